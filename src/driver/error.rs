@@ -1,0 +1,77 @@
+//! Why a driver could not give a reply.
+
+use crate::{ExitReason, Receipt, SpecError};
+
+/// Why a driver could not give a reply. Each variant is one sentence naming the object; the remedy is
+/// apart, and the code is stable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The specification is refused before anything is started.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The image is absent or not usable.
+    #[error("{cause}")]
+    Image {
+        /// One sentence naming the image.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The sealed place could not be made.
+    #[error("{cause}")]
+    Start {
+        /// A stable code, for example `userns-disabled`, the same that `doctor` prints.
+        code: &'static str,
+        /// One sentence naming the step, the object and the errno.
+        cause: String,
+        /// What to do, when known.
+        remedy: Option<String>,
+    },
+    /// The worker ran and gave no valid reply.
+    #[error("{cause}")]
+    Worker {
+        /// Why it ended.
+        reason: ExitReason,
+        /// One sentence.
+        cause: String,
+        /// The worker's own failure code from the documented list, when it gave one.
+        worker_code: Option<String>,
+        /// The record of the run.
+        receipt: Box<Receipt>,
+    },
+    /// The run was cancelled; nothing of it is left.
+    #[error("the turn was cancelled")]
+    Cancelled,
+    /// Something could not be cleaned up.
+    #[error("{cause}")]
+    Cleanup {
+        /// One sentence naming what is left.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+impl DriverError {
+    /// A stable word for logs and machines.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Spec(_) => "spec",
+            Self::Image { .. } => "image",
+            Self::Start { code, .. } => code,
+            Self::Worker { reason, .. } => reason.as_str(),
+            Self::Cancelled => "cancelled",
+            Self::Cleanup { .. } => "cleanup",
+        }
+    }
+
+    /// One line saying what to do, when something can be done.
+    pub fn remedy(&self) -> Option<&str> {
+        match self {
+            Self::Image { remedy, .. } | Self::Cleanup { remedy, .. } => Some(remedy),
+            Self::Start { remedy, .. } => remedy.as_deref(),
+            _ => None,
+        }
+    }
+}
