@@ -44,6 +44,13 @@ pub enum ImageProtocol {
 pub trait Progress: Send + Sync {
     /// The sealed place exists and the worker's program is running in it.
     fn started(&self) {}
+
+    /// The run is over and this is its record, whatever came of it: a driver that can tell calls it
+    /// once for every run that it started, also where it then answers [`DriverError::Cancelled`],
+    /// which carries no record.
+    fn ended(&self, receipt: &Receipt) {
+        let _ = receipt;
+    }
 }
 
 /// Progress that nobody looks at.
@@ -81,6 +88,13 @@ pub trait ContainerDriver: Send + Sync + 'static {
     /// entry point and the right architecture. Never pulls anything.
     async fn verify(&self, image: &str) -> Result<(), DriverError> {
         let _ = image;
+        Ok(())
+    }
+
+    /// Removes what the runs of a host that died have left, such as containers or registry entries.
+    /// Called at start-up, and only while no other host uses the same directories. The default is for
+    /// drivers of which nothing outlives the host.
+    async fn clear_leftovers(&self) -> Result<(), DriverError> {
         Ok(())
     }
 }
