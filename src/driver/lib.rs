@@ -5,10 +5,16 @@
 //! and a [`Receipt`] of what was in force. This crate knows neither the runtime that calls a driver
 //! nor any particular driver.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::unnecessary_debug_formatting,
+    reason = "names of files are bytes from outside: control characters are shown escaped"
+)]
 
 mod error;
 mod receipt;
 mod spec;
+
+use std::path::Path;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -92,9 +98,11 @@ pub trait ContainerDriver: Send + Sync + 'static {
     }
 
     /// Removes what the runs of a host that died have left, such as containers or registry entries.
-    /// Called at start-up, and only while no other host uses the same directories. The default is for
-    /// drivers of which nothing outlives the host.
-    async fn clear_leftovers(&self) -> Result<(), DriverError> {
+    /// Called at start-up, while no other host uses `run_root`: every run whose `run_dir` lies in it
+    /// is left over; others are not to be touched. The default is for drivers of which nothing
+    /// outlives the host.
+    async fn clear_leftovers(&self, run_root: &Path) -> Result<(), DriverError> {
+        let _ = run_root;
         Ok(())
     }
 }
