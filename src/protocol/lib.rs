@@ -1,13 +1,28 @@
 //! The turn, the reply, labels, and how limits are counted: plain types shared by host and worker.
+//!
+//! No I/O here, and nothing that knows the host. Sizes are counted as the TypeScript system counted
+//! them: see [`measure`] for the units, [`limits`] for the numbers, [`json`] for reading and writing.
 #![forbid(unsafe_code)]
 
-use serde::{Deserialize, Serialize};
+mod code;
+pub mod json;
+pub mod labels;
+pub mod limits;
+pub mod measure;
+mod names;
+pub mod offer;
+mod reply;
+mod spec;
+pub mod text;
+mod turn;
 
-/// The worker's answer: JSON on its standard output.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
-    /// Whether the turn succeeded.
-    pub ok: bool,
-    /// What to say to the guest; at most 100,000 UTF-16 code units.
-    pub text: String,
-}
+pub use code::WorkerCode;
+pub use labels::{
+    BROKER_DIR, BROKER_SOCKET, CALL_LIMIT_REACHED, CHANNEL_PATH, DUMMY_CREDENTIAL, PROFILE_LABEL,
+    PROTOCOL_LABEL, TOOL_REFUSED, WORKER_FAILED, WORKSPACE_PATH,
+};
+pub use limits::SANDBOX_PROTOCOL;
+pub use names::{valid_call_id, valid_function_name, valid_tool_name};
+pub use reply::{InvalidReply, Reply};
+pub use spec::{McpSpec, ToolSpec};
+pub use turn::{Budgets, Files, InvalidTurn, Speaker, Turn};
