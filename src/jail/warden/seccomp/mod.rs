@@ -17,6 +17,8 @@ pub mod machine;
 pub mod numbers;
 pub mod rule;
 mod sealed;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 

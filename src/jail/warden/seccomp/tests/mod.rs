@@ -1,0 +1,9 @@
+//! Tests of the policies and of the compiler, without the kernel; the tests with it are in
+//! `tests/filters.rs` of this package.
+
+mod compiler;
+mod general;
+mod interpreter;
+mod numbers;
+mod sealed;
+mod table;

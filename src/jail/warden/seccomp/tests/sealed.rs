@@ -1,0 +1,89 @@
+//! The sealed profile, call by call.
+
+use libc::ENOTTY;
+
+use super::table::{Row, assert_rows, assert_sound, bare, error};
+use crate::seccomp::{
+    FilterOptions, Profile,
+    machine::Machine,
+    numbers as call,
+    rule::Answer::{Allow, Kill},
+    rules,
+};
+
+/// Bits that the kernel ignores in a 32 bit argument.
+const HIGH: u64 = 0xdead_beef << 32;
+
+const ROWS: &[Row] = &[
+    (call::READ, &[0], Allow),
+    (call::EXECVE, &[1, 1, 1], Allow),
+    (call::FCNTL, &[3, 1], Allow),
+    (call::FCNTL, &[3, 1024], Kill),
+    (call::OPEN, &[1, 0o100 | 1, 0o600], Allow),
+    (call::OPEN, &[1, 0o100 | 1, 0o4600], Kill),
+    (call::OPENAT, &[3, 1, 0o100 | 1, 0o600], Allow),
+    (call::OPENAT, &[3, 1, 0, 0o7777], Allow),
+    (call::OPENAT, &[3, 1, HIGH | 0o100, HIGH | 0o2600], Kill),
+    (call::MKDIR, &[1, 0o700], Allow),
+    (call::MKDIR, &[1, 0o2700], Kill),
+    (call::MKDIRAT, &[3, 1, 0o700], Allow),
+    (call::MKDIRAT, &[3, 1, 0o4700], Kill),
+    (call::MMAP, &[0, 4096, 3, 0x22], Allow),
+    (call::MMAP, &[0, 4096, 7, 0x22], Kill),
+    (call::MMAP, &[0, 4096, HIGH | 5, 0x22], Kill),
+    (call::MMAP, &[0, 4096, 3, 0x122], Kill),
+    (call::MPROTECT, &[0, 4096, 1], Allow),
+    (call::MPROTECT, &[0, 4096, 4], Kill),
+    (call::ARCH_PRCTL, &[0x1002], Allow),
+    (call::ARCH_PRCTL, &[0x1001], Kill),
+    (call::PRCTL, &[4, 0], Allow),
+    (call::PRCTL, &[22, 2], Kill),
+    (call::PRCTL, &[HIGH + 35], Kill),
+    (call::PRLIMIT64, &[0, 3, 0, 1], Allow),
+    (call::PRLIMIT64, &[0, 3, 1 << 32, 1], Kill),
+    (call::PRLIMIT64, &[0, 3, 1, 1], Kill),
+    (call::PRLIMIT64, &[1, 3, 0, 1], Kill),
+    (call::SOCKET, &[1, 0x8_0001, 0], Allow),
+    (call::SOCKET, &[1, 1, 0], Allow),
+    (call::SOCKET, &[1, 2, 0], Kill),
+    (call::SOCKET, &[1, 1, 1], Kill),
+    (call::SOCKET, &[2, 1, 0], Kill),
+    (call::SOCKET, &[HIGH + 16, 1, 0], Kill),
+    (call::SENDTO, &[3, 1, 1, 0x4000, 0, 0], Allow),
+    (call::SENDTO, &[3, 1, 1, 0x4001, 0, 0], Kill),
+    (call::SENDTO, &[3, 1, 1, 0x4000, 1, 0], Kill),
+    (call::SENDTO, &[3, 1, 1, 0x4000, 1 << 40, 0], Kill),
+    (call::RECVFROM, &[3, 1, 1, 0], Allow),
+    (call::RECVFROM, &[3, 1, 1, 1], Kill),
+    (call::SETSOCKOPT, &[3, 1, 20], Allow),
+    (call::SETSOCKOPT, &[3, 1, 10], Kill),
+    (call::SETSOCKOPT, &[3, 6, 20], Kill),
+    (call::IOCTL, &[1, 0x5401], error(ENOTTY)),
+    (call::IOCTL, &[1, 0x5412], error(ENOTTY)),
+];
+
+#[test]
+fn arguments_get_the_answer_of_the_table() {
+    assert_rows(Profile::Sealed, false, ROWS);
+}
+
+#[test]
+fn rules_are_sound() {
+    assert_sound(Profile::Sealed, false);
+}
+
+#[test]
+fn what_is_not_listed_is_death() {
+    let rules = rules(Profile::Sealed, &FilterOptions::default());
+    for machine in [Machine::X86_64, Machine::Aarch64] {
+        let mut listed = 0;
+        for number in (0..600).chain([1000, 0x3fff_ffff]) {
+            if rules.iter().any(|rule| rule.number(machine) == Some(number)) {
+                listed += 1;
+                continue;
+            }
+            assert_eq!(bare(Profile::Sealed, false, machine, number), Kill, "{number}");
+        }
+        assert!(listed > 10, "hardly anything is listed on {machine:?}");
+    }
+}
