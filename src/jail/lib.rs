@@ -1,1 +1,28 @@
-//! Placeholder while the workspace is laid out.
+//! The namespace driver: runs a turn's worker in a jail that an ordinary user can make.
+//!
+//! A jail is a full set of namespaces, a read-only root, a few mounts, no capability, a seccomp filter
+//! and a landlock ruleset around one worker. The [warden](turnjail_warden) makes them; this crate is
+//! the host's side: it says what is wanted ([`plan`]), talks to the warden ([`client`]), feeds and
+//! reads the worker ([`driver`]), and turns failures into causes and remedies ([`stage`]).
+//!
+//! It never runs a worker with less isolation than its policies ask for.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod doctor;
+mod driver;
+mod error;
+mod host;
+mod output;
+mod plan;
+mod process;
+mod receipt;
+mod run;
+pub mod stage;
+
+pub use driver::{JailDriver, JailOptions, Policy};
+pub use error::StartError;
+pub use plan::{JailSpec, Mount};
+pub use run::{Ended, run};
+pub use turnjail_warden::seccomp::Profile;
+pub use turnjail_warden::wire::{Exit, Facts, Status, Target};

@@ -1,1 +1,67 @@
-//! Support for the integration tests.
+//! What the integration tests share: an ordinary user to run as, honest skips, and jails to put things
+//! in.
+//!
+//! The tests make real jails, which root never does. Started as root, a test program drops to an
+//! ordinary uid before its first thread ([`harness`]); so the same command works for everybody.
+
+mod account;
+mod facts;
+pub mod jails;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+pub use account::ordinary;
+pub use facts::Fact;
+
+/// A test of this package: a name that says what must be true, what the machine must have for it, and
+/// the check.
+pub struct Test {
+    name: &'static str,
+    needs: &'static [Fact],
+    check: fn(),
+}
+
+impl Test {
+    /// A test that any machine with jails can run.
+    pub const fn new(name: &'static str, check: fn()) -> Self {
+        Self { name, needs: &[Fact::Jail], check }
+    }
+
+    /// A test with its own needs.
+    pub const fn with(name: &'static str, needs: &'static [Fact], check: fn()) -> Self {
+        Self { name, needs, check }
+    }
+
+    /// The trial for the harness. One that cannot run here is ignored, so counted, and says why; where
+    /// `TURNJAIL_REQUIRE` names what is missing, it fails instead.
+    fn trial(&self) -> Trial {
+        let check = self.check;
+        let missing = self.needs.iter().find_map(|fact| Some((fact, fact.missing()?)));
+        match missing {
+            None => Trial::test(self.name, move || {
+                check();
+                Ok(())
+            }),
+            Some((fact, why)) if fact.required() => {
+                let message = format!("TURNJAIL_REQUIRE names {}, but {why}", fact.name());
+                Trial::test(self.name, move || Err(Failed::from(message)))
+            }
+            Some((fact, why)) => {
+                eprintln!("skipped: {} (needs {}: {why})", self.name, fact.name());
+                Trial::test(self.name, || Ok(())).with_ignored_flag(true)
+            }
+        }
+    }
+}
+
+/// The `main` of a test program: drops root, then runs the tests.
+pub fn harness(tests: &[Test]) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    account::leave_root();
+    // Jails of two tests at once share nothing, but a machine with two cores has no room for more.
+    arguments.test_threads.get_or_insert(2);
+    let trials = tests.iter().map(Test::trial).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

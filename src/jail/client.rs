@@ -1,0 +1,310 @@
+//! The host's end of the warden: one connection, many jails.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::io::{AsyncReadExt as _, Interest};
+use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use turnjail_warden::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response};
+
+use crate::{StartError, process};
+
+/// A running warden. Dropping it closes the connection, which ends the warden and with it every jail.
+#[derive(Debug)]
+pub struct Client {
+    connection: Arc<Connection>,
+    facts: Facts,
+    _closing: DropGuard,
+}
+
+#[derive(Debug)]
+struct Connection {
+    /// A SOCK_SEQPACKET socket. Tokio has no type for one; what is used of this one, its readiness, is
+    /// the same for every kind of socket.
+    socket: UnixDatagram,
+    /// Jails that have been asked for and have not ended; none once the warden is gone.
+    jails: Mutex<Option<HashMap<u64, Slot>>>,
+    next: AtomicU64,
+}
+
+/// Who waits for news of a jail.
+#[derive(Debug)]
+struct Slot {
+    started: Option<oneshot::Sender<Result<Started, Failure>>>,
+    exited: oneshot::Sender<Exit>,
+}
+
+#[derive(Debug)]
+struct Started {
+    process: Process,
+    status: OwnedFd,
+}
+
+/// A jail's first process. Killed when dropped: whoever loses interest leaves nothing running.
+#[derive(Debug)]
+struct Process(OwnedFd);
+
+impl Process {
+    /// Kills the process, and with it its pid namespace. A process that has ended is not an error.
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.0, Signal::KILL);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A jail that has been cloned. Dropping it kills everything in it.
+#[derive(Debug)]
+pub struct Jail {
+    process: Process,
+    status: pipe::Receiver,
+    exited: oneshot::Receiver<Exit>,
+    missing: Vec<Failure>,
+}
+
+impl Client {
+    /// Starts a warden. Must be called within a tokio runtime.
+    pub async fn start() -> Result<Self, StartError> {
+        let socket = process::start()?;
+        let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::from(socket))
+            .map_err(|e| host_error("watch a socket", &e))?;
+        let jails = Mutex::new(Some(HashMap::new()));
+        let connection = Arc::new(Connection { socket, jails, next: AtomicU64::new(1) });
+        let facts = match connection.receive().await {
+            Ok(Some((Response::Ready(facts), _))) => facts,
+            Ok(Some((Response::Unable(failure), _))) => {
+                return Err(StartError::step(failure, None));
+            }
+            Ok(_) => return Err(StartError::WardenDied),
+            Err(e) => return Err(host_error("read from the warden", &e)),
+        };
+        let closing = CancellationToken::new();
+        tokio::spawn(Arc::clone(&connection).dispatch(closing.clone()));
+        Ok(Self { connection, facts, _closing: closing.drop_guard() })
+    }
+
+    /// What the warden found out about this kernel.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Whether the warden still answers.
+    pub fn alive(&self) -> bool {
+        self.connection.jails().is_some()
+    }
+
+    /// Starts a jail with these standard streams. The plan's number is set here.
+    pub async fn jail(&self, mut plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
+        plan.id = self.connection.next.fetch_add(1, Ordering::Relaxed);
+        let id = plan.id;
+        let objects = Objects::of(&plan);
+        let (started, starting) = oneshot::channel();
+        let (exited, exiting) = oneshot::channel();
+        let slot = Slot { started: Some(started), exited };
+        match self.connection.jails().as_mut() {
+            None => return Err(StartError::WardenDied),
+            Some(jails) => jails.insert(id, slot),
+        };
+        if let Err(e) = self.connection.send(&Request::Start(Box::new(plan)), &stdio).await {
+            self.connection.forget(id);
+            return Err(host_error("write to the warden", &e));
+        }
+        drop(stdio);
+        let Started { process, status } = match starting.await {
+            Ok(Ok(started)) => started,
+            Ok(Err(failure)) => return Err(StartError::step(failure, objects.of_step(failure))),
+            Err(_) => return Err(StartError::WardenDied),
+        };
+        let status = pipe::Receiver::from_owned_fd(status)
+            .map_err(|e| host_error("watch the status of a jail", &e))?;
+        let mut jail = Jail { process, status, exited: exiting, missing: Vec::new() };
+        jail.complete(&objects).await?;
+        Ok(jail)
+    }
+}
+
+impl Jail {
+    /// Reads the status pipe to its end, which is the exec of the program.
+    async fn complete(&mut self, objects: &Objects) -> Result<(), StartError> {
+        let mut record = [0; Report::BYTES];
+        loop {
+            match self.status.read_exact(&mut record).await {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(e) => return Err(host_error("read the status of a jail", &e)),
+                Ok(_) => match Report::decode(record) {
+                    Some(Report::Missing(failure)) => self.missing.push(failure),
+                    Some(Report::Failed(failure)) => {
+                        return Err(StartError::step(failure, objects.of_step(failure)));
+                    }
+                    None => return Err(StartError::WardenDied),
+                },
+            }
+        }
+    }
+
+    /// A pidfd of the jail's first process.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.process.0.as_fd()
+    }
+
+    /// The walls that the plan allowed to be missing and that are.
+    pub fn missing(&self) -> &[Failure] {
+        &self.missing
+    }
+
+    /// Kills everything in the jail.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Waits until nothing of the jail is left.
+    pub async fn ended(&mut self) -> Result<Exit, StartError> {
+        (&mut self.exited).await.map_err(|_| StartError::WardenDied)
+    }
+}
+
+impl Connection {
+    fn jails(&self) -> MutexGuard<'_, Option<HashMap<u64, Slot>>> {
+        self.jails.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, id: u64) {
+        self.jails().as_mut().and_then(|jails| jails.remove(&id));
+    }
+
+    /// Hands the warden's messages to whoever waits for them, until either end closes.
+    async fn dispatch(self: Arc<Self>, closing: CancellationToken) {
+        loop {
+            let message = tokio::select! {
+                () = closing.cancelled() => break,
+                message = self.receive() => message,
+            };
+            match message {
+                Ok(Some((response, fds))) => self.deliver(response, fds),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        // Everybody who waits learns that the warden is gone by the end of their channel.
+        self.jails().take();
+    }
+
+    fn deliver(&self, response: Response, fds: Vec<OwnedFd>) {
+        let mut jails = self.jails();
+        let Some(jails) = jails.as_mut() else { return };
+        match response {
+            Response::Started { id } => {
+                let Ok([pidfd, status]) = <[OwnedFd; 2]>::try_from(fds) else { return };
+                let started = Started { process: Process(pidfd), status };
+                // When nobody waits any more, the jail is dropped here and so killed.
+                if let Some(waiting) = jails.get_mut(&id).and_then(|slot| slot.started.take()) {
+                    let _ = waiting.send(Ok(started));
+                }
+            }
+            Response::Rejected { id, failure } => {
+                if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
+                    let _ = waiting.send(Err(failure));
+                }
+            }
+            Response::Exited { id, exit } => {
+                if let Some(slot) = jails.remove(&id) {
+                    let _ = slot.exited.send(exit);
+                }
+            }
+            Response::Ready(_) | Response::Unable(_) => {}
+        }
+    }
+
+    /// The next message with its descriptors; none when the warden is gone.
+    async fn receive(&self) -> io::Result<Option<(Response, Vec<OwnedFd>)>> {
+        let mut buffer = vec![0_u8; 4096];
+        let mut fds = Vec::new();
+        let receive = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            let message = recvmsg(&self.socket, &mut parts, &mut control, flags)?;
+            for part in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(received) = part {
+                    fds.extend(received);
+                }
+            }
+            Ok(message.bytes)
+        };
+        let length = self.socket.async_io(Interest::READABLE, receive).await?;
+        if length == 0 {
+            return Ok(None);
+        }
+        let response = postcard::from_bytes(&buffer[..length])
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        Ok(Some((response, fds)))
+    }
+
+    async fn send(&self, request: &Request, fds: &[OwnedFd; 3]) -> io::Result<()> {
+        let message = postcard::to_allocvec(request).map_err(io::Error::other)?;
+        if message.len() > MESSAGE_BYTES {
+            return Err(rustix::io::Errno::MSGSIZE.into());
+        }
+        let fds = [fds[0].as_fd(), fds[1].as_fd(), fds[2].as_fd()];
+        let send = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+            let parts = [IoSlice::new(&message)];
+            sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
+                .map_err(io::Error::from)
+        };
+        self.socket.async_io(Interest::WRITABLE, send).await.map(drop)
+    }
+}
+
+/// The names of a plan's objects, to say which one a step failed on.
+struct Objects {
+    sources: Vec<String>,
+    program: String,
+}
+
+impl Objects {
+    fn of(plan: &Plan) -> Self {
+        let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let sources = std::iter::once(&plan.root).chain(plan.binds.iter().map(|bind| &bind.source));
+        Self {
+            sources: sources.map(|source| name(&source.path)).collect(),
+            program: name(&plan.program),
+        }
+    }
+
+    fn of_step(&self, failure: Failure) -> Option<String> {
+        use turnjail_warden::step::Step;
+        match failure.step {
+            Step::OpenSource
+            | Step::SourceIdentity
+            | Step::CopyTree
+            | Step::TreeFlags
+            | Step::AttachRoot
+            | Step::AttachMount => self.sources.get(usize::from(failure.index)).cloned(),
+            Step::Exec => Some(self.program.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn host_error(what: &'static str, error: &io::Error) -> StartError {
+    StartError::host(what, rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO))
+}

@@ -1,0 +1,225 @@
+//! The namespace driver: an image's worker in a jail for each turn.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use turnjail_driver::{
+    ContainerDriver, ContainerSpec, DriverError, ExitReason, ImageProtocol, Outcome, Progress,
+    Receipt,
+};
+use turnjail_images::{ImageError, ImageStore};
+use turnjail_protocol::{Reply, WorkerCode};
+use turnjail_warden::wire::Facts;
+
+use crate::client::Client;
+use crate::plan::JailSpec;
+use crate::run::{Ended, run};
+use crate::{StartError, host, receipt};
+
+/// Landlock is applied wherever the kernel has it.
+const LANDLOCK: bool = true;
+
+pub(crate) const NAME: &str = "jail";
+
+/// How much a missing wall or limit matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Without it nothing runs.
+    Required,
+    /// What can be had is taken, and what is missing is said.
+    BestEffort,
+}
+
+/// Options of the namespace driver.
+#[derive(Debug, Clone)]
+pub struct JailOptions {
+    /// The directory of the image store.
+    pub store: PathBuf,
+    /// Landlock, from ABI 3 on.
+    pub landlock: Policy,
+    /// Limits of memory, CPU share and processes by the kernel for the whole jail (cgroups); without
+    /// them the limits are per process.
+    pub limits: Policy,
+    /// Whether supplementary groups that amount to root (docker, disk, ...) stop the start: they
+    /// cannot be dropped in a user namespace. Best effort warns.
+    pub groups: Policy,
+}
+
+impl JailOptions {
+    /// Best effort everywhere, with the images in `store`.
+    pub fn new(store: PathBuf) -> Self {
+        let policy = Policy::BestEffort;
+        Self { store, landlock: policy, limits: policy, groups: policy }
+    }
+}
+
+/// Runs workers in jails.
+#[derive(Debug)]
+pub struct JailDriver {
+    store: ImageStore,
+    /// The running warden; replaced when it has died.
+    client: Mutex<Arc<Client>>,
+    /// One at a time starts a new warden.
+    restarting: tokio::sync::Mutex<()>,
+}
+
+impl JailDriver {
+    /// Opens the store, starts a warden, and checks the policies against what this host can do.
+    pub async fn start(options: JailOptions) -> Result<Self, DriverError> {
+        check_process(&options)?;
+        let store = ImageStore::open(&options.store).map_err(image_error)?;
+        let client = Client::start().await?;
+        check_facts(&options, client.facts())?;
+        let client = Mutex::new(Arc::new(client));
+        Ok(Self { store, client, restarting: tokio::sync::Mutex::new(()) })
+    }
+
+    /// What the warden found out about this kernel.
+    pub fn facts(&self) -> Facts {
+        self.current().facts().clone()
+    }
+
+    fn current(&self) -> Arc<Client> {
+        Arc::clone(&self.client.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A living warden: the one there is, or a new one in the place of a dead one.
+    async fn client(&self) -> Result<Arc<Client>, StartError> {
+        let client = self.current();
+        if client.alive() {
+            return Ok(client);
+        }
+        let _one = self.restarting.lock().await;
+        let client = self.current();
+        if client.alive() {
+            return Ok(client);
+        }
+        tracing::warn!("the warden has died; starting another");
+        let client = Arc::new(Client::start().await?);
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&client);
+        Ok(client)
+    }
+}
+
+/// The process that makes jails is an ordinary one: capabilities and the root user would give a jail
+/// more than its walls are built for.
+fn check_process(options: &JailOptions) -> Result<(), StartError> {
+    let policy = |what: &str, remedy: &str| StartError::Policy {
+        what: what.to_owned(),
+        remedy: remedy.to_owned(),
+    };
+    if nix::unistd::geteuid().is_root() {
+        return Err(policy("jails are never made by root", "run turnjail as an ordinary user"));
+    }
+    let held = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
+    if !held.is_empty() {
+        return Err(policy(
+            "this process holds capabilities",
+            "start turnjail without ambient or file capabilities",
+        ));
+    }
+    let groups = host::privileged_groups().unwrap_or_default().join(", ");
+    match options.groups {
+        _ if groups.is_empty() => Ok(()),
+        Policy::Required => Err(policy(
+            &format!("this user is in groups that amount to root or to devices: {groups}"),
+            "run turnjail as a user outside those groups, or set groups = \"warn\"",
+        )),
+        Policy::BestEffort => {
+            tracing::warn!(groups, "supplementary groups cannot be dropped inside a jail");
+            Ok(())
+        }
+    }
+}
+
+fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
+    const LANDLOCK_MINIMUM: u32 = 3;
+    let policy =
+        |what: String, remedy: &str| Err(StartError::Policy { what, remedy: remedy.to_owned() });
+    if options.landlock == Policy::Required && facts.landlock_abi < LANDLOCK_MINIMUM {
+        let what = format!(
+            "landlock is required from ABI {LANDLOCK_MINIMUM}, this kernel has {}",
+            facts.landlock_abi
+        );
+        return policy(
+            what,
+            "boot with lsm=landlock,... on Linux 6.2 or newer, or set landlock = \"best-effort\"",
+        );
+    }
+    if options.limits == Policy::Required {
+        let what = "limits of a whole jail are required, and this driver has no cgroup".to_owned();
+        return policy(what, "set limits = \"best-effort\": limits are then per process");
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl ContainerDriver for JailDriver {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn run(
+        &self,
+        spec: &ContainerSpec,
+        turn: &[u8],
+        cancel: &CancellationToken,
+        progress: &dyn Progress,
+    ) -> Result<Outcome, DriverError> {
+        spec.check()?;
+        check_ids(spec)?;
+        let image = self.store.resolve(&spec.image).map_err(image_error)?;
+        let client = self.client().await?;
+        let jail = JailSpec::for_turn(spec, &image, LANDLOCK);
+        let ended = run(&client, &jail, turn, cancel, || progress.started()).await?;
+        let record = receipt::receipt(spec, &image, client.facts(), LANDLOCK, &ended);
+        progress.ended(&record);
+        outcome(ended, record)
+    }
+
+    async fn image_protocol(&self, image: &str) -> Result<ImageProtocol, DriverError> {
+        let image = self.store.resolve(image).map_err(image_error)?;
+        let version = image.config.protocol();
+        Ok(version.map_or(ImageProtocol::Unlabelled, ImageProtocol::Version))
+    }
+
+    async fn verify(&self, image: &str) -> Result<(), DriverError> {
+        self.store.resolve(image).map(drop).map_err(image_error)
+    }
+}
+
+fn check_ids(spec: &ContainerSpec) -> Result<(), DriverError> {
+    let ids = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    if (spec.uid, spec.gid) == ids {
+        return Ok(());
+    }
+    let what = format!(
+        "the worker's ids must be this process's, {}:{}, not {}:{}",
+        ids.0, ids.1, spec.uid, spec.gid
+    );
+    Err(turnjail_driver::SpecError(what).into())
+}
+
+fn image_error(error: ImageError) -> DriverError {
+    DriverError::Image { cause: error.to_string(), remedy: error.remedy() }
+}
+
+/// The reply, or why there is none.
+fn outcome(ended: Ended, mut receipt: Receipt) -> Result<Outcome, DriverError> {
+    let cause = match receipt.exit {
+        ExitReason::Cancelled => return Err(DriverError::Cancelled),
+        ExitReason::Ok => match Reply::parse(&ended.stdout) {
+            Ok(reply) => return Ok(Outcome { reply, receipt }),
+            Err(invalid) => {
+                receipt.exit = ExitReason::WorkerFailed;
+                format!("the worker ended well but {invalid}")
+            }
+        },
+        _ => ended.cause(),
+    };
+    let worker_code = WorkerCode::from_stderr(&ended.stderr).map(|code| code.as_str().to_owned());
+    let reason = receipt.exit;
+    Err(DriverError::Worker { reason, cause, worker_code, receipt: Box::new(receipt) })
+}

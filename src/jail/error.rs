@@ -1,0 +1,109 @@
+//! Why a jail or the warden could not be made.
+
+use rustix::io::Errno;
+use turnjail_driver::DriverError;
+use turnjail_warden::step::Step;
+use turnjail_warden::wire::Failure;
+
+use crate::stage;
+
+/// Why a jail or the warden could not be made: the step, the object, the system's answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A step of the warden or of a jail failed.
+    #[error("{}", stage::cause(*failure, object.as_deref()))]
+    Step {
+        /// The step and its errno.
+        failure: Failure,
+        /// What it was done to, for example a path.
+        object: Option<String>,
+    },
+    /// The host's own part failed.
+    #[error("cannot {what}: {errno}")]
+    Host {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        errno: Errno,
+    },
+    /// The warden's program cannot be executed.
+    #[error("cannot execute the warden: {0}")]
+    Execute(Errno),
+    /// The warden ended while it was needed.
+    #[error("the warden ended while the jail was running")]
+    WardenDied,
+    /// The turn was cancelled before its jail was complete; nothing of it is left.
+    #[error("the turn was cancelled")]
+    Cancelled,
+    /// A policy of the operator is not met.
+    #[error("{what}")]
+    Policy {
+        /// What is missing.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+impl StartError {
+    pub(crate) fn host(what: &'static str, errno: Errno) -> Self {
+        Self::Host { what, errno }
+    }
+
+    pub(crate) fn execute(error: &std::io::Error) -> Self {
+        Self::Execute(Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
+    pub(crate) fn step(failure: Failure, object: Option<String>) -> Self {
+        Self::Step { failure, object }
+    }
+
+    /// A stable word, the same that `doctor` prints.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Step { failure, .. } => stage::advice(*failure).code,
+            Self::Host { .. } => "host",
+            Self::Execute(_) => "warden-exec",
+            Self::WardenDied => "warden-died",
+            Self::Cancelled => "cancelled",
+            Self::Policy { .. } => "policy",
+        }
+    }
+
+    /// One line saying what to do, when known.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Step { failure, .. } => stage::advice(*failure).remedy,
+            Self::Host { errno, .. } if *errno == Errno::MFILE || *errno == Errno::NFILE => {
+                Some("raise the limit of open files (ulimit -n)".to_owned())
+            }
+            Self::Host { .. } | Self::Cancelled => None,
+            Self::Execute(Errno::ACCESS | Errno::PERM) => {
+                Some("allow executing memfds (sysctl vm.memfd_noexec=0) or mount /proc".to_owned())
+            }
+            Self::Execute(_) => Some("mount /proc; the warden is executed through it".to_owned()),
+            Self::WardenDied => Some("try again; turnjail starts another warden".to_owned()),
+            Self::Policy { remedy, .. } => Some(remedy.clone()),
+        }
+    }
+
+    /// Whether the failing step is one of the warden itself, so that no jail at all can be made.
+    pub fn is_total(&self) -> bool {
+        match self {
+            Self::Step { failure, .. } => (failure.step as u8) <= Step::Propagation as u8,
+            _ => true,
+        }
+    }
+}
+
+impl From<StartError> for DriverError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Cancelled => Self::Cancelled,
+            _ => {
+                Self::Start { code: error.code(), cause: error.to_string(), remedy: error.remedy() }
+            }
+        }
+    }
+}

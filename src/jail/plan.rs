@@ -1,0 +1,251 @@
+//! From what a caller wants to the plan that the warden carries out: plain data, already checked.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use turnjail_driver::{ContainerSpec, Limits};
+use turnjail_images::Image;
+use turnjail_warden::seccomp::Profile;
+use turnjail_warden::wire::{Bind, Plan, Source, Target};
+
+use crate::StartError;
+
+/// PATH where an image sets none, as Docker has it.
+const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const MIB: u64 = 1024 * 1024;
+/// Size and inodes of /tmp. No limit of a process counts tmpfs pages, so it is small.
+const TMP_BYTES: u64 = 64 * MIB;
+const TMP_INODES: u64 = 16_384;
+/// The largest file that a worker can write: the default of `workspace_max_mb`.
+const FILE_BYTES: u64 = 1024 * MIB;
+const OPEN_FILES: u64 = 256;
+/// Jails give way to the host's own processes.
+const NICE: i32 = 10;
+
+/// One jail: what runs in it, what it sees, and how much it may use.
+#[derive(Debug, Clone)]
+pub struct JailSpec {
+    /// The root filesystem.
+    pub rootfs: PathBuf,
+    /// The program and its arguments; an absolute path inside the root.
+    pub command: Vec<String>,
+    /// `NAME=value` lines; PATH and HOME are added where they are missing.
+    pub environment: Vec<String>,
+    /// The working directory inside the root; empty means `/`.
+    pub working_dir: String,
+    /// Directories of the host that can be seen inside.
+    pub mounts: Vec<Mount>,
+    /// The isolation profile.
+    pub profile: Profile,
+    /// How much it may use.
+    pub limits: Limits,
+    /// Whether a landlock ruleset is applied (where the kernel has landlock).
+    pub landlock: bool,
+}
+
+/// A directory of the host that can be seen inside.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    /// The directory; an absolute path without symbolic links.
+    pub source: PathBuf,
+    /// Where it is seen.
+    pub target: Target,
+}
+
+impl JailSpec {
+    /// The jail for a driver's specification and the image that it names.
+    pub fn for_turn(spec: &ContainerSpec, image: &Image, landlock: bool) -> Self {
+        let mount = |source: &PathBuf, target| Mount { source: source.clone(), target };
+        let mut mounts = vec![
+            mount(&spec.workspace_dir, Target::Workspace),
+            mount(&spec.run_dir, Target::Broker),
+        ];
+        mounts.extend(spec.channel_dir.iter().map(|dir| mount(dir, Target::Channel)));
+        let config = &image.config;
+        Self {
+            rootfs: image.rootfs.clone(),
+            command: config.entrypoint.iter().chain(&config.cmd).cloned().collect(),
+            environment: config.env.clone(),
+            working_dir: config.working_dir.clone(),
+            mounts,
+            profile: Profile::Sealed,
+            limits: spec.limits,
+            landlock,
+        }
+    }
+
+    /// The plan for the warden. The ids of the calling process are the jail's.
+    pub(crate) fn plan(&self) -> Result<Plan, StartError> {
+        let program = self.command.first().filter(|program| program.starts_with('/'));
+        let program = program.ok_or_else(|| StartError::Policy {
+            what: "the image names no program by an absolute path".to_owned(),
+            remedy: "set the image's Entrypoint".to_owned(),
+        })?;
+        let sealed = self.profile == Profile::Sealed;
+        let bytes = |text: &String| text.clone().into_bytes();
+        let bind = |mount: &Mount| {
+            let source = source(&mount.source)?;
+            // Nothing that a guest can write, and nothing that comes from the broker, is executed.
+            let noexec = sealed || mount.target == Target::Broker;
+            Ok(Bind { source, target: mount.target, noexec })
+        };
+        Ok(Plan {
+            id: 0,
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            root: source(&self.rootfs)?,
+            binds: self.mounts.iter().map(bind).collect::<Result<_, StartError>>()?,
+            tmp_bytes: TMP_BYTES,
+            tmp_inodes: TMP_INODES,
+            profile: self.profile,
+            program: bytes(program),
+            arguments: self.command.iter().map(bytes).collect(),
+            environment: self.environment(),
+            working_dir: if self.working_dir.is_empty() {
+                b"/".to_vec()
+            } else {
+                bytes(&self.working_dir)
+            },
+            hostname: b"sandbox".to_vec(),
+            umask: if sealed { 0o077 } else { 0o022 },
+            rlimits: rlimits(&self.limits, sealed),
+            nice: NICE,
+            landlock: self.landlock,
+        })
+    }
+
+    fn environment(&self) -> Vec<Vec<u8>> {
+        let names = |name: &str| self.environment.iter().any(|line| line.starts_with(name));
+        let mut lines = self.environment.clone();
+        if !names("PATH=") {
+            lines.push(DEFAULT_PATH.to_owned());
+        }
+        lines.retain(|line| !line.starts_with("HOME="));
+        lines.push("HOME=/tmp/home".to_owned());
+        lines.into_iter().map(String::into_bytes).collect()
+    }
+}
+
+/// CPU seconds that a jail may use: what its wall time and its CPUs allow, rounded up.
+pub(crate) fn cpu_seconds(limits: &Limits) -> u64 {
+    let seconds = limits.time_ms as f64 / 1000.0 * limits.cpus;
+    (seconds.ceil() as u64).max(1)
+}
+
+/// The resource limits of one process (getrlimit(2)). Core dumps are the warden's matter.
+fn rlimits(limits: &Limits, sealed: bool) -> Vec<(u32, u64)> {
+    let memory = u64::from(limits.memory_mb) * MIB;
+    let mut list = vec![
+        (resource::NPROC, u64::from(limits.pids)),
+        (resource::CPU, cpu_seconds(limits)),
+        (resource::NOFILE, OPEN_FILES),
+        (resource::FSIZE, FILE_BYTES),
+        (resource::STACK, 8 * MIB),
+        (resource::MEMLOCK, 0),
+        (resource::MSGQUEUE, 0),
+        (resource::NICE, 0),
+        (resource::RTPRIO, 0),
+        (resource::SIGPENDING, 64),
+    ];
+    if sealed {
+        // Runtimes reserve gigabytes that they never touch; the static worker does not.
+        list.push((resource::AS, memory));
+    }
+    list
+}
+
+/// The numbers of resource limits, the same on x86_64 and aarch64 (include/uapi/asm-generic/resource.h).
+mod resource {
+    pub(super) const CPU: u32 = 0;
+    pub(super) const FSIZE: u32 = 1;
+    pub(super) const STACK: u32 = 3;
+    pub(super) const NPROC: u32 = 6;
+    pub(super) const NOFILE: u32 = 7;
+    pub(super) const MEMLOCK: u32 = 8;
+    pub(super) const AS: u32 = 9;
+    pub(super) const SIGPENDING: u32 = 11;
+    pub(super) const MSGQUEUE: u32 = 12;
+    pub(super) const NICE: u32 = 13;
+    pub(super) const RTPRIO: u32 = 14;
+}
+
+/// The identity of a directory, opened without following any symbolic link.
+fn source(path: &Path) -> Result<Source, StartError> {
+    let look = || {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let dir = openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)?;
+        rustix::fs::fstat(&dir)
+    };
+    match look() {
+        Ok(found) => Ok(Source {
+            path: path.as_os_str().as_bytes().to_vec(),
+            dev: found.st_dev,
+            ino: found.st_ino,
+        }),
+        Err(errno) => Err(StartError::Step {
+            failure: turnjail_warden::wire::Failure {
+                step: turnjail_warden::step::Step::OpenSource,
+                index: 0,
+                errno: errno.raw_os_error(),
+            },
+            object: Some(path.display().to_string()),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> JailSpec {
+        JailSpec {
+            rootfs: PathBuf::from("/"),
+            command: vec!["/worker".to_owned()],
+            environment: vec!["HOME=/root".to_owned(), "A=b".to_owned()],
+            working_dir: String::new(),
+            mounts: Vec::new(),
+            profile: Profile::Sealed,
+            limits: Limits::default(),
+            landlock: true,
+        }
+    }
+
+    #[test]
+    fn home_is_ours_and_path_has_a_default() {
+        let environment = spec().plan().expect("a plan").environment;
+        let has = |line: &str| environment.iter().any(|l| l == line.as_bytes());
+        assert!(has("HOME=/tmp/home") && has(DEFAULT_PATH) && has("A=b"));
+        assert!(!has("HOME=/root"));
+    }
+
+    #[test]
+    fn a_program_needs_an_absolute_path() {
+        for command in [vec![], vec!["worker".to_owned()]] {
+            let error = JailSpec { command, ..spec() }.plan().expect_err("refused");
+            assert!(error.remedy().is_some_and(|r| r.contains("Entrypoint")));
+        }
+    }
+
+    #[test]
+    fn a_missing_or_linked_source_names_the_path() {
+        let link = std::env::temp_dir().join(format!("turnjail-plan-{}", std::process::id()));
+        std::os::unix::fs::symlink("/", &link).expect("a link");
+        for path in [Path::new("/does/not/exist"), &link] {
+            let error = JailSpec { rootfs: path.to_owned(), ..spec() }.plan().expect_err("refused");
+            assert_eq!(error.code(), "mount-source");
+            assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        }
+        std::fs::remove_file(link).expect("removed");
+    }
+
+    #[test]
+    fn cpu_time_is_wall_time_by_cpus_rounded_up() {
+        let limits = |time_ms, cpus| Limits { time_ms, cpus, ..Limits::default() };
+        assert_eq!(cpu_seconds(&limits(120_000, 1.0)), 120);
+        assert_eq!(cpu_seconds(&limits(1_500, 0.5)), 1);
+        assert_eq!(cpu_seconds(&limits(1_000, 0.01)), 1);
+        assert_eq!(cpu_seconds(&limits(10_000, 1.55)), 16);
+    }
+}

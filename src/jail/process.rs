@@ -1,0 +1,62 @@
+//! Starting the warden's program.
+//!
+//! It is executed from a sealed memfd (or, where the kernel forbids executing those, from a private
+//! file), with an empty environment and nothing but its end of the socket: no secret of this process
+//! can reach it.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::StartError;
+
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/warden"));
+
+/// Starts the warden and gives back the host's end of its socket, in non-blocking mode.
+///
+/// The started process only keeps the warden proper, which ends when that socket closes; a thread waits
+/// for it, so that it never stays behind as a zombie.
+pub(crate) fn start() -> Result<OwnedFd, StartError> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|e| StartError::host("make a socket pair", e))?;
+    rustix::io::ioctl_fionbio(&ours, true).map_err(|e| StartError::host("set up a socket", e))?;
+    let program = program().map_err(|e| StartError::host("copy the warden into memory", e))?;
+    let mut keeper = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .env_clear()
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| StartError::execute(&e))?;
+    std::thread::Builder::new()
+        .name("turnjail-keeper".to_owned())
+        .stack_size(64 * 1024)
+        .spawn(move || keeper.wait())
+        .map_err(|e| StartError::host("start a thread", errno(&e)))?;
+    Ok(ours)
+}
+
+/// The program in a memfd that nobody can change any more.
+fn program() -> Result<File, Errno> {
+    // The flag for executable memfds is unknown before Linux 6.3, where all are executable.
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = match memfd_create(c"turnjail-warden", flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => memfd_create(c"turnjail-warden", flags)?,
+        other => other?,
+    };
+    let mut file = File::from(memfd);
+    file.write_all(PROGRAM).map_err(|e| errno(&e))?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,102 @@
+//! What was in force around a worker, in words: only what the warden did or the kernel confirmed.
+
+use turnjail_driver::{ContainerSpec, Limit, Receipt, Usage, Wall, WallState};
+use turnjail_images::Image;
+use turnjail_warden::step::Step;
+use turnjail_warden::wire::{Facts, Failure};
+
+use crate::plan::cpu_seconds;
+use crate::run::Ended;
+
+/// The walls of the sealed profile. A jail in which one of the enforced ones could not be built was
+/// never started; what a kernel does not have is told apart here.
+pub(crate) fn walls(facts: &Facts, landlock: bool, missing: &[Failure]) -> Vec<Wall> {
+    let enforced = |name, by: &str| Wall { name, state: WallState::Enforced, by: by.to_owned() };
+    vec![
+        enforced("user", "user namespace, this user's one id, setgroups denied"),
+        enforced("files", "mount namespace, read-only root by pivot_root, nosuid and nodev mounts"),
+        enforced("processes", "pid namespace, session of its own"),
+        enforced("network", "network namespace, empty; AF_UNIX stream sockets only (seccomp)"),
+        enforced("ipc", "IPC namespace"),
+        enforced("host name", "UTS namespace"),
+        enforced("cgroup view", "cgroup namespace"),
+        if missing.iter().any(|failure| failure.step == Step::NamespaceLimit) {
+            let by = "seccomp only: the limits of namespaces cannot be written here".to_owned();
+            Wall { name: "nested namespaces", state: WallState::Degraded, by }
+        } else {
+            enforced("nested namespaces", "limits of 0 and seccomp")
+        },
+        enforced("privileges", "all capability sets empty, secure bits locked, no_new_privs"),
+        enforced(
+            "system calls",
+            &format!("seccomp, sealed list, filter sha256:{:.12}", facts.sealed_filter),
+        ),
+        landlock_wall(facts, landlock),
+        if facts.mdwe {
+            enforced("executable memory", "PR_SET_MDWE and seccomp")
+        } else {
+            let by = "seccomp only: the kernel has no PR_SET_MDWE (Linux 6.3)".to_owned();
+            Wall { name: "executable memory", state: WallState::Degraded, by }
+        },
+        enforced("descriptors", "0, 1 and 2 only, pipes"),
+    ]
+}
+
+fn landlock_wall(facts: &Facts, landlock: bool) -> Wall {
+    let name = "file access";
+    let absent = |by: &str| Wall { name, state: WallState::Absent, by: by.to_owned() };
+    match facts.landlock_abi {
+        _ if !landlock => absent("landlock is switched off by the operator"),
+        0 => absent("the kernel has no landlock, or it is switched off at boot"),
+        abi @ 1..3 => Wall {
+            name,
+            state: WallState::Degraded,
+            by: format!("landlock ABI {abi}: truncation is not mediated"),
+        },
+        abi => Wall { name, state: WallState::Enforced, by: format!("landlock ABI {abi}") },
+    }
+}
+
+/// Every limit asked for and what enforces it. Without a delegated cgroup these are per process.
+pub(crate) fn limits(spec: &ContainerSpec) -> Vec<Limit> {
+    let limit =
+        |name, asked: String, by: Option<&str>| Limit { name, asked, by: by.map(str::to_owned) };
+    let asked = &spec.limits;
+    vec![
+        limit("memory", format!("{} MiB", asked.memory_mb), Some("RLIMIT_AS")),
+        limit("processes", asked.pids.to_string(), Some("RLIMIT_NPROC and seccomp")),
+        limit("cpu time", format!("{} s", cpu_seconds(asked)), Some("RLIMIT_CPU")),
+        limit("cpu share", asked.cpus.to_string(), None),
+        limit("wall time", format!("{} ms", asked.time_ms), Some("the runtime's deadline")),
+        limit("/tmp", "64 MiB".to_owned(), Some("tmpfs size and inodes")),
+        limit("file size", "1024 MiB".to_owned(), Some("RLIMIT_FSIZE")),
+        limit("open files", "256".to_owned(), Some("RLIMIT_NOFILE")),
+        limit("output", "2 MiB".to_owned(), Some("the host's reader")),
+    ]
+}
+
+/// The record of a run.
+pub(crate) fn receipt(
+    spec: &ContainerSpec,
+    image: &Image,
+    facts: &Facts,
+    landlock: bool,
+    ended: &Ended,
+) -> Receipt {
+    Receipt {
+        driver: crate::driver::NAME,
+        image: spec.image.clone(),
+        image_digest: Some(image.digest.clone()),
+        profile: Some("sealed"),
+        walls: walls(facts, landlock, &ended.missing),
+        limits: limits(spec),
+        exit: ended.reason,
+        timing: ended.timing,
+        usage: Usage {
+            cpu_us: Some(ended.exit.user_us + ended.exit.system_us),
+            // Without a cgroup the kernel keeps no peak of the jail alone: what it counts for a
+            // process includes its launcher before exec.
+            peak_memory_bytes: None,
+        },
+    }
+}

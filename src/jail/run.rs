@@ -1,0 +1,247 @@
+//! One program in a jail: feed it, read it, wait until nothing of it is left, tell how it ended.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe;
+use tokio_util::sync::CancellationToken;
+use turnjail_driver::{ExitReason, Limits, Timing};
+use turnjail_protocol::limits::{EXIT_OUT_OF_MEMORY, STDERR_BYTES, STDOUT_BYTES};
+use turnjail_warden::wire::{Exit, Failure, Status};
+
+use crate::StartError;
+use crate::client::{Client, Jail};
+use crate::output::read_bounded;
+use crate::plan::{JailSpec, cpu_seconds};
+
+/// What became of a program in a jail.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Why it ended.
+    pub reason: ExitReason,
+    /// How: exit code or signal, and CPU time.
+    pub exit: Exit,
+    /// What it wrote to stdout, at most 2 MiB.
+    pub stdout: Vec<u8>,
+    /// What it wrote to stderr, at most 128 KiB.
+    pub stderr: Vec<u8>,
+    /// Where the time went.
+    pub timing: Timing,
+    /// Walls that this host cannot build and that the policies allow to be missing.
+    pub missing: Vec<Failure>,
+}
+
+/// Runs the program of `spec` in a jail with `input` on its standard input. `started` is called when the
+/// program has been executed. When `cancel` fires, everything in the jail is killed; when the future is
+/// dropped, too.
+pub async fn run(
+    client: &Client,
+    spec: &JailSpec,
+    input: &[u8],
+    cancel: &CancellationToken,
+    started: impl FnOnce(),
+) -> Result<Ended, StartError> {
+    let asked = Instant::now();
+    let (theirs, streams) = pipes()?;
+    let jail = tokio::select! {
+        biased;
+        jail = client.jail(spec.plan()?, theirs) => jail?,
+        () = cancel.cancelled() => return Err(StartError::Cancelled),
+    };
+    let start_us = micros(asked);
+    started();
+    let running = Instant::now();
+    let missing = jail.missing().to_vec();
+    let attended = attend(jail, streams, input, cancel).await?;
+    Ok(Ended {
+        reason: reason(&attended, &spec.limits),
+        exit: attended.exit,
+        stdout: attended.stdout,
+        stderr: attended.stderr,
+        timing: Timing { start_us, run_us: micros(running) },
+        missing,
+    })
+}
+
+/// The host's ends of a program's standard streams.
+struct Streams {
+    stdin: pipe::Sender,
+    stdout: pipe::Receiver,
+    stderr: pipe::Receiver,
+}
+
+fn pipes() -> Result<([OwnedFd; 3], Streams), StartError> {
+    let make = || -> std::io::Result<_> {
+        let (stdin, worker_in) = pipe::pipe()?;
+        let (worker_out, stdout) = pipe::pipe()?;
+        let (worker_err, stderr) = pipe::pipe()?;
+        let theirs = [
+            worker_in.into_blocking_fd()?,
+            worker_out.into_blocking_fd()?,
+            worker_err.into_blocking_fd()?,
+        ];
+        Ok((theirs, Streams { stdin, stdout, stderr }))
+    };
+    make().map_err(|e| {
+        StartError::host("make pipes for a worker", Errno::from_io_error(&e).unwrap_or(Errno::IO))
+    })
+}
+
+struct Attended {
+    exit: Exit,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    cancelled: bool,
+    /// It wrote more than is read.
+    over: bool,
+}
+
+/// Feeds, reads and waits at once. Ends when nothing of the jail is left.
+async fn attend(
+    mut jail: Jail,
+    streams: Streams,
+    input: &[u8],
+    cancel: &CancellationToken,
+) -> Result<Attended, StartError> {
+    let over = AtomicBool::new(false);
+    let stop = CancellationToken::new();
+    let too_much = || {
+        over.store(true, Ordering::Relaxed);
+        stop.cancel();
+    };
+    let Streams { mut stdin, stdout, stderr } = streams;
+    let gone = CancellationToken::new();
+    let streams = async {
+        let feed = async {
+            // A program that ends without reading everything has its reasons; it is not an error.
+            tokio::select! {
+                _ = stdin.write_all(input) => {}
+                () = gone.cancelled() => {}
+            }
+            drop(stdin);
+        };
+        tokio::join!(
+            feed,
+            read_bounded(stdout, STDOUT_BYTES, too_much),
+            read_bounded(stderr, STDERR_BYTES, too_much),
+        )
+    };
+    let waiting = async {
+        let ended = tokio::select! {
+            exit = jail.ended() => (exit, false),
+            () = cancel.cancelled() => {
+                jail.kill();
+                (jail.ended().await, true)
+            }
+            () = stop.cancelled() => {
+                jail.kill();
+                (jail.ended().await, false)
+            }
+        };
+        gone.cancel();
+        ended
+    };
+    let ((exit, cancelled), ((), stdout, stderr)) = tokio::join!(waiting, streams);
+    Ok(Attended {
+        exit: exit?,
+        stdout: stdout.unwrap_or_default(),
+        stderr: stderr.unwrap_or_default(),
+        cancelled,
+        over: over.load(Ordering::Relaxed),
+    })
+}
+
+/// Why a program ended, from what the host did, its status and its CPU time.
+fn reason(attended: &Attended, limits: &Limits) -> ExitReason {
+    // The kernel counts in ticks: the kill comes within a few of the limit.
+    const TICKS_US: u64 = 50_000;
+    let cpu_us = attended.exit.user_us + attended.exit.system_us;
+    let out_of_time = cpu_us + TICKS_US >= cpu_seconds(limits) * 1_000_000;
+    match attended.exit.status {
+        _ if attended.cancelled => ExitReason::Cancelled,
+        _ if attended.over => ExitReason::Output,
+        Status::Code(0) => ExitReason::Ok,
+        Status::Code(EXIT_OUT_OF_MEMORY) => ExitReason::Memory,
+        Status::Code(_) => ExitReason::WorkerFailed,
+        Status::Signal(signal::SIGSYS) => ExitReason::Filter,
+        Status::Signal(signal::SIGXCPU) => ExitReason::Cpu,
+        Status::Signal(signal::SIGXFSZ) => ExitReason::Disk,
+        Status::Signal(signal::SIGKILL) if out_of_time => ExitReason::Cpu,
+        Status::Signal(_) => ExitReason::WorkerFailed,
+    }
+}
+
+impl Ended {
+    /// One sentence saying how the program ended.
+    pub fn cause(&self) -> String {
+        match (self.reason, self.exit.status) {
+            (ExitReason::Memory, _) => "the worker reached its memory limit".to_owned(),
+            (ExitReason::Cpu, _) => "the worker reached its CPU time limit".to_owned(),
+            (ExitReason::Disk, _) => "the worker reached its file size limit".to_owned(),
+            (ExitReason::Output, _) => format!(
+                "the worker wrote more than {STDOUT_BYTES} bytes of output or {STDERR_BYTES} of errors"
+            ),
+            (ExitReason::Filter, _) => {
+                "the worker was killed for a system call that its profile forbids".to_owned()
+            }
+            (ExitReason::Cancelled, _) => "the worker was stopped".to_owned(),
+            (_, Status::Signal(signal::SIGKILL)) => {
+                "the worker was killed from outside, perhaps because this host ran out of memory"
+                    .to_owned()
+            }
+            (_, Status::Signal(signal)) => format!("the worker was ended by signal {signal}"),
+            (_, Status::Code(code)) => format!("the worker ended with exit code {code}"),
+        }
+    }
+}
+
+fn micros(since: Instant) -> u64 {
+    since.elapsed().as_micros() as u64
+}
+
+/// Numbers of signals, the same on x86_64 and aarch64 (signal(7)).
+mod signal {
+    pub(super) const SIGKILL: i32 = 9;
+    pub(super) const SIGXCPU: i32 = 24;
+    pub(super) const SIGXFSZ: i32 = 25;
+    pub(super) const SIGSYS: i32 = 31;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attended(status: Status, cpu_us: u64) -> Attended {
+        let exit = Exit { status, user_us: cpu_us, system_us: 0, max_rss_kib: 0 };
+        Attended { exit, stdout: vec![], stderr: vec![], cancelled: false, over: false }
+    }
+
+    #[test]
+    fn what_the_host_did_comes_before_the_status() {
+        let limits = Limits::default();
+        let killed = attended(Status::Signal(signal::SIGKILL), 0);
+        assert_eq!(reason(&killed, &limits), ExitReason::WorkerFailed);
+        assert_eq!(reason(&Attended { cancelled: true, ..killed }, &limits), ExitReason::Cancelled);
+        let killed = attended(Status::Signal(signal::SIGKILL), 0);
+        assert_eq!(reason(&Attended { over: true, ..killed }, &limits), ExitReason::Output);
+    }
+
+    #[test]
+    fn statuses_have_reasons() {
+        let limits = Limits { time_ms: 2_000, ..Limits::default() };
+        for (status, cpu_us, expected) in [
+            (Status::Code(0), 0, ExitReason::Ok),
+            (Status::Code(1), 0, ExitReason::WorkerFailed),
+            (Status::Code(EXIT_OUT_OF_MEMORY), 0, ExitReason::Memory),
+            (Status::Signal(signal::SIGSYS), 0, ExitReason::Filter),
+            (Status::Signal(signal::SIGKILL), 1_990_000, ExitReason::Cpu),
+            (Status::Signal(signal::SIGKILL), 1_000_000, ExitReason::WorkerFailed),
+            (Status::Signal(11), 0, ExitReason::WorkerFailed),
+        ] {
+            assert_eq!(reason(&attended(status, cpu_us), &limits), expected, "{status:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The straight line from clone to exec.
+//!
+//! This runs in the child of the single-threaded warden. Its contract: no formatting, no locks, no
+//! logging, no panic, and it never returns. Nothing is allocated but the two arrays of pointers for
+//! execve. Everything else was opened and built before ([`crate::prepare`]). A failure goes to the host
+//! as a fixed record on the status pipe; the end of that pipe without one means that the program runs.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{chdir, fchdir, mkdir, pivot_root, sethostname, setsid};
+
+use crate::prepare::Prepared;
+use crate::seccomp::Profile;
+use crate::step::Step;
+use crate::sys;
+use crate::wire::{Failure, Report};
+
+/// The descriptors that the child starts with.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptors {
+    /// The worker's standard input, output and error.
+    pub stdio: [RawFd; 3],
+    /// The writing end of the status pipe.
+    pub status: RawFd,
+}
+
+/// Where the status pipe is moved at the end, so that everything above can be closed.
+const STATUS: RawFd = 3;
+
+/// SECBIT_NOROOT, NO_SETUID_FIXUP, KEEP_CAPS (off) and NO_CAP_AMBIENT_RAISE, all locked
+/// (capabilities(7)).
+const SECURE_BITS: u32 = 0xEF;
+
+/// /proc files that bound how many namespaces can be made in the jail's user namespace and below.
+const NAMESPACE_LIMITS: [&CStr; 8] = [
+    c"/proc/sys/user/max_user_namespaces",
+    c"/proc/sys/user/max_mnt_namespaces",
+    c"/proc/sys/user/max_pid_namespaces",
+    c"/proc/sys/user/max_net_namespaces",
+    c"/proc/sys/user/max_ipc_namespaces",
+    c"/proc/sys/user/max_uts_namespaces",
+    c"/proc/sys/user/max_cgroup_namespaces",
+    c"/proc/sys/user/max_time_namespaces",
+];
+
+type Done = Result<(), Failure>;
+
+/// Builds the jail around the calling process and executes the program.
+pub fn run(jail: &Prepared, descriptors: Descriptors) -> ! {
+    let mut status = descriptors.status;
+    let failure = build(jail, descriptors, &mut status);
+    let _ = sys::write(status, &Report::Failed(failure).encode());
+    sys::exit_now(127)
+}
+
+/// Every step in its order; gives back the failure that stopped it.
+fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failure {
+    let mut before_exec = || -> Done {
+        standard_streams(descriptors)?;
+        identity(jail)?;
+        own_session(jail)?;
+        forbid_namespaces(*status)?;
+        enter_root(jail)?;
+        mounts(jail)?;
+        limits(jail)?;
+        no_privileges(jail)?;
+        landlock(jail)?;
+        *status = close_descriptors(*status)?;
+        filter(jail)
+    };
+    match before_exec() {
+        Err(failure) => failure,
+        Ok(()) => fail(Step::Exec)(jail.execute()),
+    }
+}
+
+fn fail(step: Step) -> impl Fn(Errno) -> Failure {
+    fail_at(step, 0)
+}
+
+fn fail_at(step: Step, index: u16) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure { step, index, errno: errno as i32 }
+}
+
+fn standard_streams(descriptors: Descriptors) -> Done {
+    for (from, to) in descriptors.stdio.into_iter().zip(0..) {
+        sys::duplicate_to(from, to, 0).map_err(fail_at(Step::Stdio, to as u16))?;
+    }
+    Ok(())
+}
+
+/// One id each way. setgroups is already denied: the flag is inherited from the warden's namespace.
+fn identity(jail: &Prepared) -> Done {
+    put(c"/proc/self/uid_map", jail.uid_map.as_bytes()).map_err(fail(Step::UidMap))?;
+    put(c"/proc/self/gid_map", jail.gid_map.as_bytes()).map_err(fail(Step::GidMap))
+}
+
+/// Without a session of its own, `kill(0)` and PRIO_PGRP would reach the host's process group through
+/// the pid namespace.
+fn own_session(jail: &Prepared) -> Done {
+    setsid().map_err(fail(Step::Session))?;
+    umask(Mode::from_bits_truncate(0o077));
+    sethostname(OsStr::from_bytes(&jail.plan.hostname)).map_err(fail(Step::HostName))
+}
+
+/// Nested namespaces end in ENOSPC even if a filter were missing. Where /proc/sys is read-only (inside a
+/// container) the filter alone forbids them, and the host is told.
+fn forbid_namespaces(status: RawFd) -> Done {
+    for (path, index) in NAMESPACE_LIMITS.into_iter().zip(0..) {
+        let Err(errno) = put(path, b"0") else { continue };
+        let missing = Report::Missing(fail_at(Step::NamespaceLimit, index)(errno));
+        sys::write(status, &missing.encode()).map_err(fail(Step::StatusPipe))?;
+    }
+    put(c"/proc/self/oom_score_adj", b"1000").map_err(fail(Step::OomScore))
+}
+
+/// After this nothing of the host is left but the mounts that the plan names.
+fn enter_root(jail: &Prepared) -> Done {
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(NONE, c"/", NONE, private, NONE).map_err(fail(Step::Propagation))?;
+    sys::attach_tree(jail.root.as_fd(), &jail.root_path).map_err(fail(Step::AttachRoot))?;
+    fchdir(&jail.root).map_err(fail(Step::AttachRoot))?;
+    pivot_root(c".", c".").map_err(fail(Step::PivotRoot))?;
+    // The old root now lies over the new one at ".": this takes it away.
+    umount2(c".", MntFlags::MNT_DETACH).map_err(fail(Step::DetachOldRoot))?;
+    chdir(c"/").map_err(fail(Step::DetachOldRoot))
+}
+
+/// No host path can be reached any more, so a hostile image's links could only lead back into it.
+fn mounts(jail: &Prepared) -> Done {
+    for (tree, index) in jail.trees.iter().zip(1..) {
+        let attached = sys::attach_tree(tree.tree.as_fd(), tree.target.path());
+        attached.map_err(fail_at(Step::AttachMount, index))?;
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some(c"tmpfs"), c"/tmp", Some(c"tmpfs"), flags, Some(jail.tmp_options.as_c_str()))
+        .map_err(fail(Step::Tmp))?;
+    mkdir(c"/tmp/home", Mode::S_IRWXU).map_err(fail(Step::Tmp))?;
+    chdir(jail.working_dir.as_c_str()).map_err(fail(Step::WorkingDir))
+}
+
+fn limits(jail: &Prepared) -> Done {
+    for (&(resource, value), index) in jail.plan.rlimits.iter().zip(0..) {
+        sys::set_limit(resource, value).map_err(fail_at(Step::ResourceLimit, index))?;
+    }
+    sys::set_nice(jail.plan.nice).map_err(fail(Step::Nice))?;
+    umask(Mode::from_bits_truncate(jail.plan.umask));
+    Ok(())
+}
+
+/// The bounding set and the secure bits first: changing them takes the capabilities that go last.
+fn no_privileges(jail: &Prepared) -> Done {
+    for capability in 0..jail.policies.capabilities {
+        let index = capability as u16;
+        sys::drop_from_bounding_set(capability).map_err(fail_at(Step::BoundingSet, index))?;
+    }
+    sys::set_secure_bits(SECURE_BITS).map_err(fail(Step::SecureBits))?;
+    sys::clear_ambient_set().map_err(fail(Step::AmbientSet))?;
+    sys::drop_capabilities().map_err(fail(Step::Capabilities))?;
+    nix::sys::prctl::set_no_new_privs().map_err(fail(Step::NoNewPrivileges))?;
+    if jail.policies.mdwe && jail.plan.profile == Profile::Sealed {
+        sys::deny_executable_memory().map_err(fail(Step::MemoryDenyWriteExecute))?;
+    }
+    Ok(())
+}
+
+/// After all mounts: a landlocked process may not mount.
+fn landlock(jail: &Prepared) -> Done {
+    let Some(policy) = jail.ruleset else { return Ok(()) };
+    let make = || {
+        let ruleset = sys::landlock_create(&policy.attributes, policy.attribute_bytes)?;
+        let grant = |path: &CStr, rights| {
+            let place = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+            sys::landlock_grant(ruleset.as_fd(), place.as_fd(), rights)
+        };
+        grant(&jail.program, policy.program_rights)?;
+        for rule in policy.rules.iter().filter(|rule| jail.has(rule.path)) {
+            grant(rule.path, rule.rights)?;
+        }
+        sys::landlock_enforce(ruleset.as_fd())
+    };
+    make().map_err(fail(Step::Landlock))
+}
+
+/// Leaves the standard streams and the status pipe, which closes itself at exec.
+fn close_descriptors(status: RawFd) -> Result<RawFd, Failure> {
+    if status != STATUS {
+        sys::duplicate_to(status, STATUS, libc::O_CLOEXEC).map_err(fail(Step::Descriptors))?;
+    }
+    sys::close_from(STATUS + 1).map_err(fail(Step::Descriptors))?;
+    Ok(STATUS)
+}
+
+/// The last act before exec, so that no call of the set-up needs to be allowed.
+fn filter(jail: &Prepared) -> Done {
+    let filter = match jail.plan.profile {
+        Profile::Sealed => &jail.policies.sealed_filter,
+        Profile::General => return Err(fail(Step::Seccomp)(Errno::ENOTSUP)),
+    };
+    sys::install_filter(filter.instructions()).map_err(fail(Step::Seccomp))
+}
+
+const NONE: Option<&CStr> = None;
+
+/// Writes a short text into an existing file of /proc in one call, as those files demand.
+fn put(path: &CStr, text: &[u8]) -> nix::Result<()> {
+    let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    sys::write(file.as_raw_fd(), text)
+}

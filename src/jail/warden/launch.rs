@@ -1,0 +1,120 @@
+//! From the freshly executed program to the serving warden.
+//!
+//! The first process is only a keeper: it makes the warden as PID 1 of a user, pid and mount namespace
+//! of its own, waits for it, and ends with it, so that the host has one child to wait for and nothing
+//! becomes a zombie of somebody else.
+
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MsFlags, mount};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{getgid, getuid, setsid};
+
+use crate::serve;
+use crate::step::Step;
+use crate::sys::{self, Cloned};
+use crate::wire::{Failure, Response};
+
+/// The namespaces of the warden itself; each jail has a full set of its own below these.
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64;
+
+/// Where the warden keeps its socket; everything above is closed, whatever the host leaked.
+const CONTROL: RawFd = 3;
+
+/// The warden's `main`. Standard input is the warden's end of a packet socket.
+pub fn main() -> ExitCode {
+    let Some(control) = control_socket() else {
+        let _ = writeln!(std::io::stderr(), "turnjail-warden is started by turnjail, not by hand");
+        return ExitCode::from(2);
+    };
+    if let Err(failure) = become_private() {
+        return refuse(control.as_fd(), failure);
+    }
+    // Asked before the clone: in a user namespace without maps every id reads as the overflow id.
+    let ids = (getuid().as_raw(), getgid().as_raw());
+    match sys::clone3(NAMESPACES) {
+        Err(errno) => refuse(control.as_fd(), failure(Step::WardenNamespaces)(errno)),
+        Ok(Cloned::Parent(warden)) => keep(control, &warden),
+        Ok(Cloned::Child) => match enter_namespaces(ids) {
+            Err(failure) => refuse(control.as_fd(), failure),
+            Ok(()) => serve::run(&control),
+        },
+    }
+}
+
+/// Takes the socket from descriptor 0; none when it is no packet socket.
+fn control_socket() -> Option<OwnedFd> {
+    let kind = getsockopt(&std::io::stdin(), sockopt::SockType).ok()?;
+    (kind == SockType::SeqPacket).then(|| sys::take_inherited(0, CONTROL).ok()).flatten()
+}
+
+/// Nothing of the host's process state stays: signals, session, descriptors, umask, core dumps.
+fn become_private() -> Result<(), Failure> {
+    let setup = failure(Step::WardenSetup);
+    sys::reset_signals();
+    // Fails for the leader of a process group, which a child of the host is not.
+    setsid().map_err(&setup)?;
+    umask(Mode::from_bits_truncate(0o077));
+    sys::close_from(CONTROL + 1).map_err(&setup)?;
+    standard_streams_to_null().map_err(&setup)?;
+    no_core_dumps().map_err(setup)
+}
+
+/// 1, not 0: a core handler behind a pipe runs as root on the host whatever the limit is, but for the
+/// special value 1 (core(5)).
+fn no_core_dumps() -> nix::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_CORE)?;
+    let limit = hard.min(1);
+    setrlimit(Resource::RLIMIT_CORE, limit, limit)
+}
+
+fn standard_streams_to_null() -> nix::Result<()> {
+    let null = open(c"/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
+    (0..3).try_for_each(|to| sys::duplicate_to(null.as_raw_fd(), to, 0))
+}
+
+/// Maps the one id, and lets the host's later mounts come in but none go out.
+fn enter_namespaces((uid, gid): (u32, u32)) -> Result<(), Failure> {
+    let put = |path: &str, text: &str| {
+        let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        sys::write(file.as_raw_fd(), text.as_bytes())
+    };
+    put("/proc/self/setgroups", "deny").map_err(failure(Step::SetGroups))?;
+    put("/proc/self/uid_map", &format!("{uid} {uid} 1")).map_err(failure(Step::UidMap))?;
+    put("/proc/self/gid_map", &format!("{gid} {gid} 1")).map_err(failure(Step::GidMap))?;
+    let none = None::<&std::ffi::CStr>;
+    let slave = MsFlags::MS_REC | MsFlags::MS_SLAVE;
+    mount(none, c"/", none, slave, none).map_err(failure(Step::Propagation))
+}
+
+/// Waits for the warden and ends with it. The socket is the warden's alone.
+fn keep(control: OwnedFd, warden: &OwnedFd) -> ExitCode {
+    drop(control);
+    loop {
+        match sys::reap(warden.as_fd()) {
+            Err(Errno::EINTR) => {}
+            Ok((info, _)) if info.si_code == libc::CLD_EXITED => {
+                return ExitCode::from(sys::exit_status(&info) as u8);
+            }
+            _ => return ExitCode::FAILURE,
+        }
+    }
+}
+
+fn failure(step: Step) -> impl Fn(Errno) -> Failure {
+    move |errno| Failure { step, index: 0, errno: errno as i32 }
+}
+
+/// Tells the host why there is no warden.
+fn refuse(control: BorrowedFd, failure: Failure) -> ExitCode {
+    if let Ok(message) = postcard::to_allocvec(&Response::Unable(failure)) {
+        let _ = send(control.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL);
+    }
+    ExitCode::FAILURE
+}

@@ -1,0 +1,193 @@
+//! Turns a plan into what the child needs, in the warden, where allocating is allowed.
+//!
+//! The sources are opened, compared with what the host saw, and copied into detached, already
+//! restricted mount trees before the clone; the child only attaches them.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use libc::c_char;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::fstat;
+
+use crate::landlock::{self, Ruleset};
+use crate::seccomp::{self, FilterOptions, Profile};
+use crate::step::Step;
+use crate::sys;
+use crate::wire::{Bind, Failure, Plan, Source, Target};
+
+/// What one jail needs from the warden beside its plan: made once, used by every jail.
+#[derive(Debug)]
+pub struct Policies {
+    /// The kernel's landlock ABI.
+    pub landlock_abi: u32,
+    /// Whether memory can be kept from becoming executable.
+    pub mdwe: bool,
+    /// The number of capabilities of this kernel.
+    pub capabilities: u32,
+    /// The sealed profile's filter.
+    pub sealed_filter: seccomp::Filter,
+    sealed_ruleset: Option<Ruleset>,
+}
+
+impl Policies {
+    /// Asks the kernel what it can do and compiles the policies.
+    pub fn new() -> Self {
+        let landlock_abi = sys::landlock_abi();
+        Self {
+            landlock_abi,
+            mdwe: sys::can_deny_executable_memory(),
+            capabilities: (0..64).take_while(|&c| sys::bounding_set_has(c).is_ok()).count() as u32,
+            sealed_filter: seccomp::program(Profile::Sealed, &FilterOptions::default()),
+            sealed_ruleset: landlock::ruleset(Profile::Sealed, landlock_abi),
+        }
+    }
+
+    fn ruleset(&self, profile: Profile) -> Option<&Ruleset> {
+        match profile {
+            Profile::Sealed => self.sealed_ruleset.as_ref(),
+            Profile::General => None,
+        }
+    }
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A mount tree that the child attaches.
+#[derive(Debug)]
+pub struct Tree {
+    /// The detached tree.
+    pub tree: OwnedFd,
+    /// Where it goes.
+    pub target: Target,
+}
+
+/// A plan with everything allocated and opened that the child will use.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What the kernel can do, and the filters.
+    pub policies: &'a Policies,
+    /// The landlock ruleset, when one is applied.
+    pub ruleset: Option<&'a Ruleset>,
+    /// The line for /proc/self/uid_map.
+    pub uid_map: String,
+    /// The line for /proc/self/gid_map.
+    pub gid_map: String,
+    /// Where the root is attached before it is pivoted to: its own path.
+    pub root_path: CString,
+    /// The root's tree.
+    pub root: OwnedFd,
+    /// What is mounted into it.
+    pub trees: Vec<Tree>,
+    /// The options of the tmpfs at /tmp.
+    pub tmp_options: CString,
+    /// The program.
+    pub program: CString,
+    /// The working directory.
+    pub working_dir: CString,
+    arguments: Strings,
+    environment: Strings,
+}
+
+impl<'a> Prepared<'a> {
+    /// Opens and allocates everything; nothing is left behind when it fails.
+    pub fn new(plan: &'a Plan, policies: &'a Policies) -> Result<Self, Failure> {
+        let root = detach(&plan.root, 0, attributes(true, false))?;
+        let trees = plan.binds.iter().zip(1..).map(|(bind, index)| tree(bind, index));
+        Ok(Self {
+            plan,
+            policies,
+            ruleset: policies.ruleset(plan.profile).filter(|_| plan.landlock),
+            uid_map: format!("{0} {0} 1", plan.uid),
+            gid_map: format!("{0} {0} 1", plan.gid),
+            root_path: c_string(plan.root.path.clone(), Step::OpenSource)?,
+            root,
+            trees: trees.collect::<Result<_, _>>()?,
+            tmp_options: c_string(
+                format!("size={},nr_inodes={},mode=1777", plan.tmp_bytes, plan.tmp_inodes).into(),
+                Step::Tmp,
+            )?,
+            program: c_string(plan.program.clone(), Step::Exec)?,
+            working_dir: c_string(plan.working_dir.clone(), Step::WorkingDir)?,
+            arguments: Strings::new(&plan.arguments)?,
+            environment: Strings::new(&plan.environment)?,
+        })
+    }
+
+    /// Executes the program. Returns only when that fails.
+    pub fn execute(&self) -> Errno {
+        sys::execute(&self.program, &self.arguments.pointers(), &self.environment.pointers())
+    }
+
+    /// Whether this jail has the place that `path` names: a rule for another is left out.
+    pub fn has(&self, path: &CStr) -> bool {
+        self.trees.iter().any(|t| t.target.path() == path)
+            || ![Target::Workspace, Target::Channel, Target::Broker]
+                .iter()
+                .any(|t| t.path() == path)
+    }
+}
+
+/// C strings and room for the null-terminated array of pointers to them that execve(2) wants.
+#[derive(Debug)]
+struct Strings {
+    strings: Vec<CString>,
+}
+
+impl Strings {
+    fn new(strings: &[Vec<u8>]) -> Result<Self, Failure> {
+        let strings = strings.iter().map(|s| c_string(s.clone(), Step::Exec));
+        Ok(Self { strings: strings.collect::<Result<_, _>>()? })
+    }
+
+    fn pointers(&self) -> Vec<*const c_char> {
+        let pointers = self.strings.iter().map(|s| s.as_ptr());
+        pointers.chain(std::iter::once(std::ptr::null())).collect()
+    }
+}
+
+fn tree(bind: &Bind, index: u16) -> Result<Tree, Failure> {
+    let flags = attributes(bind.target.read_only(), bind.noexec);
+    Ok(Tree { tree: detach(&bind.source, index, flags)?, target: bind.target })
+}
+
+/// The flags of a mount: no set-id programs and no devices anywhere.
+fn attributes(read_only: bool, noexec: bool) -> u64 {
+    let mut flags = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if read_only {
+        flags |= libc::MOUNT_ATTR_RDONLY;
+    }
+    if noexec {
+        flags |= libc::MOUNT_ATTR_NOEXEC;
+    }
+    flags
+}
+
+/// A detached copy of the mount at `source`, once it is proved to be the directory that the host saw.
+fn detach(source: &Source, index: u16, flags: u64) -> Result<OwnedFd, Failure> {
+    let fail = |step: Step| move |errno: Errno| Failure { step, index, errno: errno as i32 };
+    let path = c_string(source.path.clone(), Step::OpenSource)?;
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let dir =
+        openat2(nix::fcntl::AT_FDCWD, path.as_c_str(), how).map_err(fail(Step::OpenSource))?;
+    let found = fstat(&dir).map_err(fail(Step::OpenSource))?;
+    if (found.st_dev, found.st_ino) != (source.dev, source.ino) {
+        return Err(fail(Step::SourceIdentity)(Errno::ESTALE));
+    }
+    let tree = sys::copy_tree(dir.as_fd()).map_err(fail(Step::CopyTree))?;
+    sys::restrict_tree(tree.as_fd(), flags).map_err(fail(Step::TreeFlags))?;
+    Ok(tree)
+}
+
+fn c_string(bytes: Vec<u8>, step: Step) -> Result<CString, Failure> {
+    CString::new(bytes).map_err(|_| Failure { step, index: 0, errno: libc::EINVAL })
+}

@@ -1,0 +1,329 @@
+//! One thin function per system call that no crate wraps. Nothing here decides anything.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+
+use libc::{c_char, c_int, c_long, c_uint, c_ulong};
+use nix::errno::Errno;
+
+use crate::seccomp::Instruction;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// PR_SET_MDWE, Linux 6.3 (include/uapi/linux/prctl.h).
+const PR_SET_MDWE: c_int = 65;
+const PR_GET_MDWE: c_int = 66;
+const PR_MDWE_REFUSE_EXEC_GAIN: c_ulong = 1;
+
+/// What clone3 gives back.
+pub enum Cloned {
+    /// In the parent: a pidfd of the child.
+    Parent(OwnedFd),
+    /// In the child.
+    Child,
+}
+
+fn check(result: c_long) -> Result<c_long> {
+    if result == -1 { Err(Errno::last()) } else { Ok(result) }
+}
+
+fn new_fd(result: c_long) -> Result<OwnedFd> {
+    let fd = check(result)? as RawFd;
+    // SAFETY: the kernel has just returned this descriptor as new, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// clone3(2) without shared memory or files: like fork, into new namespaces, with a pidfd.
+///
+/// The caller has one thread (asserted in debug builds), so the child may do whatever the parent may.
+pub fn clone3(namespaces: u64) -> Result<Cloned> {
+    debug_assert_eq!(threads(), 1, "clone3 in a threaded process");
+    let mut pidfd: c_int = -1;
+    // SAFETY: all-zero is a valid clone_args; the kernel reads fields that are zero as unset.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = namespaces | libc::CLONE_PIDFD as u64;
+    args.pidfd = std::ptr::from_mut(&mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: `args` lives across the call and its size is given. Without CLONE_VM the child has its own
+    // copy of this memory, and with one thread no lock can be held by somebody who is not copied.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of_val(&args)) };
+    match check(pid)? {
+        0 => Ok(Cloned::Child),
+        _ => new_fd(c_long::from(pidfd)).map(Cloned::Parent),
+    }
+}
+
+/// How many threads this process has; 1 where /proc is not readable.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+/// open_tree(2): a detached, recursive copy of the mount that `dir` is on, rooted at `dir`.
+pub fn copy_tree(dir: BorrowedFd) -> Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE
+        | libc::OPEN_TREE_CLOEXEC
+        | libc::AT_EMPTY_PATH as c_uint
+        | libc::AT_RECURSIVE as c_uint;
+    // SAFETY: the path is a valid C string, empty, so that the descriptor itself is meant.
+    new_fd(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), c"".as_ptr(), flags) })
+}
+
+/// mount_setattr(2): sets `flags` (MOUNT_ATTR_*) and private propagation on every mount of a tree.
+pub fn restrict_tree(tree: BorrowedFd, flags: u64) -> Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: flags,
+        attr_clr: 0,
+        propagation: libc::MS_PRIVATE,
+        userns_fd: 0,
+    };
+    let at = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is a valid C string and `attributes` lives across the call, its size given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            at,
+            &raw const attributes,
+            size_of_val(&attributes),
+        )
+    };
+    check(result).map(drop)
+}
+
+/// move_mount(2): attaches a detached tree at `target`, without following a symbolic link there.
+pub fn attach_tree(tree: BorrowedFd, target: &CStr) -> Result<()> {
+    const MOVE_MOUNT_F_EMPTY_PATH: c_uint = 4;
+    // SAFETY: both paths are valid C strings.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// close_range(2) from `first` to the last.
+pub fn close_from(first: RawFd) -> Result<()> {
+    // SAFETY: closing descriptors touches no memory; what owns them is never used again by the caller,
+    // which is about to exec or has just been executed.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0) })
+        .map(drop)
+}
+
+/// dup3(2) onto a fixed number that this process does not use otherwise.
+pub fn duplicate_to(from: RawFd, to: RawFd, flags: c_int) -> Result<()> {
+    // SAFETY: touches no memory; `to` is a standard stream or a number that nothing owns.
+    check(c_long::from(unsafe { libc::dup3(from, to, flags) })).map(drop)
+}
+
+/// waitid(2) on a pidfd, reaping the child, with its resource use.
+pub fn reap(pidfd: BorrowedFd) -> Result<(libc::siginfo_t, libc::rusage)> {
+    // SAFETY: all-zero is a valid siginfo_t and a valid rusage.
+    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
+    // SAFETY: both out-pointers are to live values of the types that the call writes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            libc::P_PIDFD,
+            pidfd.as_raw_fd(),
+            &raw mut info,
+            libc::WEXITED,
+            &raw mut usage,
+        )
+    };
+    check(result).map(|_| (info, usage))
+}
+
+/// The exit code or signal in what [`reap`] gave.
+pub fn exit_status(info: &libc::siginfo_t) -> c_int {
+    // SAFETY: waitid fills the child's fields of the union, which is what this reads.
+    unsafe { info.si_status() }
+}
+
+fn prctl(option: c_int, args: [c_ulong; 4]) -> Result<c_int> {
+    // SAFETY: the options used below take integers only, no pointer.
+    let result = unsafe { libc::prctl(option, args[0], args[1], args[2], args[3]) };
+    check(c_long::from(result)).map(|value| value as c_int)
+}
+
+/// PR_CAPBSET_READ: whether the bounding set has `capability`; EINVAL past the last one.
+pub fn bounding_set_has(capability: u32) -> Result<bool> {
+    prctl(libc::PR_CAPBSET_READ, [c_ulong::from(capability), 0, 0, 0]).map(|held| held == 1)
+}
+
+/// PR_CAPBSET_DROP.
+pub fn drop_from_bounding_set(capability: u32) -> Result<()> {
+    prctl(libc::PR_CAPBSET_DROP, [c_ulong::from(capability), 0, 0, 0]).map(drop)
+}
+
+/// PR_SET_SECUREBITS.
+pub fn set_secure_bits(bits: u32) -> Result<()> {
+    prctl(libc::PR_SET_SECUREBITS, [c_ulong::from(bits), 0, 0, 0]).map(drop)
+}
+
+/// PR_CAP_AMBIENT_CLEAR_ALL.
+pub fn clear_ambient_set() -> Result<()> {
+    prctl(libc::PR_CAP_AMBIENT, [libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, 0, 0, 0]).map(drop)
+}
+
+/// capset(2) of empty effective, permitted and inheritable sets.
+pub fn drop_capabilities() -> Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = Header { version: VERSION_3, pid: 0 };
+    let empty = [0_u32; 6];
+    // SAFETY: version 3 reads a header and two structs of three words each; both live across the call.
+    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, empty.as_ptr()) }).map(drop)
+}
+
+/// PR_SET_MDWE: memory that is writable never becomes executable. Survives execve.
+pub fn deny_executable_memory() -> Result<()> {
+    prctl(PR_SET_MDWE, [PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0]).map(drop)
+}
+
+/// Whether the kernel knows PR_SET_MDWE.
+pub fn can_deny_executable_memory() -> bool {
+    prctl(PR_GET_MDWE, [0, 0, 0, 0]).is_ok()
+}
+
+/// Sets the soft and the hard value of a resource limit, by its number.
+pub fn set_limit(resource: u32, value: u64) -> Result<()> {
+    let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
+    let none = std::ptr::null_mut::<libc::rlimit64>();
+    // SAFETY: `limit` lives across the call; no old value is asked for.
+    check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, &raw const limit, none) })
+        .map(drop)
+}
+
+/// setpriority(2) of this process.
+pub fn set_nice(value: c_int) -> Result<()> {
+    // SAFETY: takes integers only. The raw call's first argument is PRIO_PROCESS, 0.
+    check(unsafe { libc::syscall(libc::SYS_setpriority, 0, 0, value) }).map(drop)
+}
+
+/// The highest landlock ABI of this kernel; 0 when it has none or it is switched off.
+pub fn landlock_abi() -> u32 {
+    const VERSION: c_uint = 1;
+    let none = std::ptr::null::<u8>();
+    // SAFETY: with the version flag the kernel reads no memory.
+    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0, VERSION) };
+    u32::try_from(abi).unwrap_or(0)
+}
+
+/// The attributes of landlock_create_ruleset(2) as of ABI 6.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RulesetAttributes {
+    /// Rights on files that are denied unless a rule grants them.
+    pub fs: u64,
+    /// Rights on the network.
+    pub net: u64,
+    /// Scopes that are closed.
+    pub scoped: u64,
+}
+
+/// landlock_create_ruleset(2). `bytes` is how much of the attributes the ABI knows.
+pub fn landlock_create(attributes: &RulesetAttributes, bytes: usize) -> Result<OwnedFd> {
+    debug_assert!(bytes <= size_of::<RulesetAttributes>());
+    let attributes = std::ptr::from_ref(attributes);
+    // SAFETY: the pointer is to a live value at least `bytes` long.
+    new_fd(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes, bytes, 0) })
+}
+
+/// landlock_add_rule(2): grants `rights` beneath `path` (a directory) or on it (a file).
+pub fn landlock_grant(ruleset: BorrowedFd, path: BorrowedFd, rights: u64) -> Result<()> {
+    #[repr(C, packed)]
+    struct PathBeneath {
+        rights: u64,
+        parent: c_int,
+    }
+    const PATH_BENEATH: c_uint = 1;
+    let rule = PathBeneath { rights, parent: path.as_raw_fd() };
+    let (number, ruleset) = (libc::SYS_landlock_add_rule, ruleset.as_raw_fd());
+    // SAFETY: `rule` has the layout of landlock_path_beneath_attr (packed) and lives across the call.
+    check(unsafe { libc::syscall(number, ruleset, PATH_BENEATH, &raw const rule, 0) }).map(drop)
+}
+
+/// landlock_restrict_self(2).
+pub fn landlock_enforce(ruleset: BorrowedFd) -> Result<()> {
+    // SAFETY: touches no memory.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
+        .map(drop)
+}
+
+/// seccomp(2): installs a filter program on this, the only, thread.
+pub fn install_filter(program: &[Instruction]) -> Result<()> {
+    let len = u16::try_from(program.len()).map_err(|_| Errno::EINVAL)?;
+    // An instruction has the layout of struct sock_filter.
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the kernel only reads the program, whose length is given and which lives across the call.
+    check(unsafe { libc::syscall(libc::SYS_seccomp, mode, 0, &raw const program) }).map(drop)
+}
+
+/// execve(2) with arrays that end with a null pointer. Returns only when it fails.
+pub fn execute(
+    program: &CStr,
+    arguments: &[*const c_char],
+    environment: &[*const c_char],
+) -> Errno {
+    debug_assert!(arguments.last().is_some_and(|p| p.is_null()));
+    debug_assert!(environment.last().is_some_and(|p| p.is_null()));
+    // SAFETY: both arrays hold pointers to live C strings and end with null; the caller keeps the strings.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    Errno::last()
+}
+
+/// Writes all of a few bytes in one call.
+pub fn write(fd: RawFd, bytes: &[u8]) -> Result<()> {
+    // SAFETY: pointer and length are of one live slice.
+    let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    check(written as c_long)
+        .and_then(|n| if n as usize == bytes.len() { Ok(()) } else { Err(Errno::EIO) })
+}
+
+/// _exit(2): ends the process without running anything.
+pub fn exit_now(code: c_int) -> ! {
+    // SAFETY: never returns and touches no memory.
+    unsafe { libc::_exit(code) }
+}
+
+/// Sets every signal to its default action and unblocks all: what a host ignores or blocks would
+/// otherwise survive the exec.
+pub fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: SIG_DFL installs no handler. Signals that cannot be changed answer EINVAL, which is
+        // what they should stay.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: an all-zero sigset_t is made valid by sigemptyset before it is read.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Takes the descriptor `from`, which the program was started with, to the number `to`, whatever may
+/// have been inherited there.
+pub fn take_inherited(from: RawFd, to: RawFd) -> Result<OwnedFd> {
+    duplicate_to(from, to, libc::O_CLOEXEC)?;
+    new_fd(c_long::from(to))
+}
+
+/// Owns a descriptor that recvmsg(2) has just put into this process.
+pub fn received(fd: RawFd) -> OwnedFd {
+    // SAFETY: the kernel installed it for this message alone, so nobody else owns it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}

@@ -1,0 +1,238 @@
+//! The messages between the host and the warden.
+//!
+//! They travel over one `SOCK_SEQPACKET` socket pair, one message a packet, encoded with postcard. Both
+//! ends are of one build (the warden is embedded in the host), so there is no version. Strings of the
+//! system (paths, arguments) are bytes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::seccomp::Profile;
+use crate::step::Step;
+
+/// The largest message in either direction, in bytes. A packet socket's default buffer holds it.
+pub const MESSAGE_BYTES: usize = 128 * 1024;
+
+/// Host to warden.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr.
+    Start(Box<Plan>),
+}
+
+/// Everything one jail needs, as plain data that the host has already checked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plan {
+    /// The host's number for this jail, unique while the warden lives.
+    pub id: u64,
+    /// The worker's user id, inside as outside.
+    pub uid: u32,
+    /// The worker's group id, inside as outside.
+    pub gid: u32,
+    /// The image's root filesystem; seen read-only.
+    pub root: Source,
+    /// What is mounted into the root.
+    pub binds: Vec<Bind>,
+    /// The size of /tmp in bytes.
+    pub tmp_bytes: u64,
+    /// How many files /tmp may hold.
+    pub tmp_inodes: u64,
+    /// The isolation profile.
+    pub profile: Profile,
+    /// The program, an absolute path inside the root, and its arguments; the first is its name.
+    pub program: Vec<u8>,
+    /// The program's arguments, its name first.
+    pub arguments: Vec<Vec<u8>>,
+    /// The program's environment, `NAME=value`.
+    pub environment: Vec<Vec<u8>>,
+    /// The working directory inside the root.
+    pub working_dir: Vec<u8>,
+    /// The host name inside.
+    pub hostname: Vec<u8>,
+    /// The umask of the program.
+    pub umask: u32,
+    /// Resource limits: number (as in getrlimit(2)) and value, soft and hard alike.
+    pub rlimits: Vec<(u32, u64)>,
+    /// The nice value of the program.
+    pub nice: i32,
+    /// Whether a landlock ruleset is applied.
+    pub landlock: bool,
+}
+
+/// A directory of the host, by path, with the identity that the host saw when it checked it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Source {
+    /// An absolute path without symbolic links.
+    pub path: Vec<u8>,
+    /// The device it must be on.
+    pub dev: u64,
+    /// The inode it must be.
+    pub ino: u64,
+}
+
+/// A directory of the host mounted into the root.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Bind {
+    /// What is mounted.
+    pub source: Source,
+    /// Where; the mount point exists in the root.
+    pub target: Target,
+    /// Nothing in it can be executed.
+    pub noexec: bool,
+}
+
+/// The places where a directory of the host can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Target {
+    /// `/workspace`, read-write.
+    Workspace,
+    /// `/channel`, read-write.
+    Channel,
+    /// `/broker`, read-only.
+    Broker,
+}
+
+impl Target {
+    /// Nothing can be written through this mount.
+    pub fn read_only(self) -> bool {
+        self == Self::Broker
+    }
+
+    /// The mount point inside the root.
+    pub fn path(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::Workspace => c"/workspace",
+            Self::Channel => c"/channel",
+            Self::Broker => c"/broker",
+        }
+    }
+}
+
+/// Warden to host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Response {
+    /// The warden is ready.
+    Ready(Facts),
+    /// The warden could not set itself up, and ends.
+    Unable(Failure),
+    /// The jail has been cloned. With it come two descriptors: a pidfd of its first process, and the
+    /// status pipe, from which [`Report`]s are read until its end, which means that the program runs.
+    Started {
+        /// The plan's number.
+        id: u64,
+    },
+    /// The jail could not be cloned; nothing of it is left.
+    Rejected {
+        /// The plan's number.
+        id: u64,
+        /// Why.
+        failure: Failure,
+    },
+    /// The jail has ended, its first process is reaped, and nothing of it is left.
+    Exited {
+        /// The plan's number.
+        id: u64,
+        /// How.
+        exit: Exit,
+    },
+}
+
+/// What the warden found out about this kernel.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Facts {
+    /// The highest landlock ABI of the kernel, 0 when there is none.
+    pub landlock_abi: u32,
+    /// Whether the kernel can deny making memory executable (PR_SET_MDWE, Linux 6.3).
+    pub mdwe: bool,
+    /// SHA-256 of the sealed profile's seccomp program, hexadecimal.
+    pub sealed_filter: String,
+}
+
+/// How a jail's first process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code, or the signal that ended it.
+    pub status: Status,
+    /// User CPU time of the whole jail in microseconds.
+    pub user_us: u64,
+    /// System CPU time in microseconds.
+    pub system_us: u64,
+    /// The largest resident set of a process, in KiB. It includes the launcher before exec.
+    pub max_rss_kib: u64,
+}
+
+/// An exit code or a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// Ended by itself.
+    Code(i32),
+    /// Ended by this signal.
+    Signal(i32),
+}
+
+/// A step that failed, and the system's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What was being done.
+    pub step: Step,
+    /// To which of several objects (a mount, a limit), counted from 0.
+    pub index: u16,
+    /// The errno.
+    pub errno: i32,
+}
+
+/// One record on the status pipe of a starting jail, [`Report::BYTES`] long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// A wall that the plan allows to be missing is missing.
+    Missing(Failure),
+    /// The jail could not be completed and is gone; the program never ran.
+    Failed(Failure),
+}
+
+impl Report {
+    /// The length of a record.
+    pub const BYTES: usize = 8;
+
+    /// The record's bytes. Allocates nothing: the child writes it after clone.
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let (kind, failure) = match self {
+            Self::Missing(failure) => (0, failure),
+            Self::Failed(failure) => (1, failure),
+        };
+        let [i0, i1] = failure.index.to_le_bytes();
+        let [e0, e1, e2, e3] = failure.errno.to_le_bytes();
+        [kind, failure.step as u8, i0, i1, e0, e1, e2, e3]
+    }
+
+    /// Reads a record; none when it is not one.
+    pub fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
+        let [kind, step, i0, i1, e0, e1, e2, e3] = bytes;
+        let failure = Failure {
+            step: Step::from_number(step)?,
+            index: u16::from_le_bytes([i0, i1]),
+            errno: i32::from_le_bytes([e0, e1, e2, e3]),
+        };
+        match kind {
+            0 => Some(Self::Missing(failure)),
+            1 => Some(Self::Failed(failure)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_pipe() {
+        for report in [
+            Report::Failed(Failure { step: Step::Exec, index: 0, errno: libc::ENOENT }),
+            Report::Missing(Failure { step: Step::NamespaceLimit, index: 513, errno: libc::EROFS }),
+        ] {
+            assert_eq!(Report::decode(report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode([9, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Report::decode([1, 255, 0, 0, 0, 0, 0, 0]), None);
+    }
+}
