@@ -287,5 +287,5 @@ fn optional<T>(value: Option<Value>, read: fn(Value) -> Option<T>) -> Option<Opt
 fn whole_number(value: &Value) -> Option<u64> {
     const MOST: f64 = 9_007_199_254_740_992.0;
     let number = value.as_f64()?;
-    (number >= 0.0 && number <= MOST && number.fract() == 0.0).then_some(number as u64)
+    ((0.0..=MOST).contains(&number) && number.fract() == 0.0).then_some(number as u64)
 }
