@@ -1,2 +1,69 @@
-//! The probe.
-fn main() {}
+//! A program that the tests put in the worker's place: it does inside a jail what it is told, by
+//! system calls and nothing in between, and reports how that went.
+//!
+//! # Protocol
+//!
+//! Each argument is one act, a JSON array: the act's name and its parameters. The acts are done in
+//! order. Each writes one line of JSON to standard output before the next begins, so that a death
+//! shows how far it came. With `-` as only argument, standard input is a JSON array of acts instead.
+//! Exit code 0 after the last act; 2 for an act that is not understood.
+//!
+//! A line is one of
+//! - `{"value": N}`: it worked; what the call returned, and `"buffers": ["00ff..", ...]` when it had some
+//! - `{"errno": N}`: the kernel refused
+//! - `{"text": ".."}` or `{"list": [..]}`: what was found
+//!
+//! System calls:
+//! - `["call", NUMBER, ARGUMENT...]` makes a system call. An argument is a number; a string (a pointer
+//!   to its bytes and a NUL); `{"buffer": N}` (a pointer to N zero bytes, reported afterwards);
+//!   `{"hex": ".."}` (a pointer to these bytes, reported afterwards); `[..]` (a pointer to 64 bit words,
+//!   each an argument itself); `{"of": K}` (the value of act K, counted from 0); `{"word": [K, B, O]}`
+//!   (the 32 bit word at offset O of buffer B of act K)
+//! - `["int80", NUMBER, ARGUMENT...]` the same through the 32 bit entry of x86_64, numbers only
+//!
+//! What is there:
+//! - `["arguments"]`, `["environment"]`, `["directory"]` (working directory)
+//! - `["read", PATH]`, `["list", PATH]`, `["status", PATH]` (mode, device, inode, owner as `list`)
+//! - `["write", PATH, TEXT, MODE?]` makes or replaces a file
+//! - `["descriptors"]` those open from 0 to 4095, as `list` of `[number, mode]`
+//! - `["input"]` reads standard input to its end
+//! - `["connect", PATH]` connects to a Unix stream socket; a leading `@` means an abstract name
+//!
+//! Processes:
+//! - `["child", [ACT...]]` does the acts in a child; `{"list": [lines..., {"exit": N} or {"signal": N}]}`
+//! - `["execute", PATH, ARGUMENT...]` in place of the probe; a line only when that fails
+//! - `["run", PATH, ARGUMENT...]` in a child; `{"text": its output, "exit": N}`
+//! - `["forks", N]` makes children that sleep until one is refused or there are N; `{"value": made}` or
+//!   `{"errno": .., "made": ..}`
+//! - `["orphan", MILLISECONDS]` leaves a grandchild that ignores signals and sleeps
+//!
+//! Misbehaviour:
+//! - `["touch", MIB]` allocates and writes memory, `["spin", MILLISECONDS]` uses the processor,
+//!   `["sleep", MILLISECONDS]`, `["flood", DESCRIPTOR, BYTES]` writes a line without an end,
+//!   `["fill", PATH, MIB]` writes a file, `["files", DIRECTORY, N]` makes empty files,
+//!   `["print", TEXT]` writes to standard output as it is, `["exit", CODE]`
+
+mod acts;
+mod call;
+mod files;
+mod misbehave;
+mod process;
+mod report;
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let acts: Option<Vec<Value>> = if arguments == ["-"] {
+        serde_json::from_slice(&files::input()).ok()
+    } else {
+        arguments.iter().map(|text| serde_json::from_str(text).ok()).collect()
+    };
+    let Some(acts) = acts else { return ExitCode::from(2) };
+    match acts::perform(&acts, &mut report::to_stdout) {
+        Some(()) => ExitCode::SUCCESS,
+        None => ExitCode::from(2),
+    }
+}

@@ -1,0 +1,56 @@
+//! Takes acts apart and does them.
+
+use serde_json::{Value, json};
+
+use crate::{call, files, misbehave, process, report};
+
+/// Does the acts in order and reports each. None when one is not understood; the rest is not done.
+pub fn perform(acts: &[Value], report: &mut dyn FnMut(&Value)) -> Option<()> {
+    let mut done = call::Done::default();
+    for act in acts {
+        let (name, parameters) = act.as_array()?.split_first()?;
+        let outcome = one(name.as_str()?, parameters, &mut done)?;
+        report(&outcome);
+        done.add(&outcome);
+    }
+    Some(())
+}
+
+fn one(name: &str, parameters: &[Value], done: &mut call::Done) -> Option<Value> {
+    let text = |index: usize| parameters.get(index).and_then(Value::as_str);
+    let number = |index: usize| parameters.get(index).and_then(Value::as_u64);
+    Some(match name {
+        "call" => call::system_call(number(0)?, parameters.get(1..)?, done)?,
+        "int80" => call::int80(number(0)?, parameters.get(1..)?)?,
+        "arguments" => json!({"list": std::env::args().collect::<Vec<_>>()}),
+        "environment" => environment(),
+        "directory" => files::working_directory(),
+        "read" => files::read(text(0)?),
+        "list" => files::list(text(0)?),
+        "status" => files::status(text(0)?),
+        "write" => files::write(text(0)?, text(1)?, number(2).unwrap_or(0o666)),
+        "descriptors" => files::descriptors(),
+        "input" => report::text(&files::input()),
+        "connect" => files::connect(text(0)?),
+        "child" => process::child(parameters.first()?.as_array()?),
+        "execute" => report::value(process::execute(&process::strings(parameters)?)),
+        "run" => process::run(&process::strings(parameters)?),
+        "forks" => process::forks(number(0)?),
+        "orphan" => process::orphan(number(0)?),
+        "touch" => misbehave::touch(number(0)?),
+        "spin" => misbehave::spin(number(0)?),
+        "sleep" => misbehave::sleep(number(0)?),
+        "flood" => misbehave::flood(number(0)?, number(1)?),
+        "fill" => misbehave::fill(text(0)?, number(1)?),
+        "files" => misbehave::files(text(0)?, number(1)?),
+        "print" => report::value(files::write_all(1, text(0)?.as_bytes())),
+        "exit" => std::process::exit(number(0)? as i32),
+        _ => return None,
+    })
+}
+
+fn environment() -> Value {
+    let pairs = std::env::vars_os()
+        .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+    json!({"list": pairs.collect::<Vec<_>>()})
+}

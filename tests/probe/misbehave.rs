@@ -1,0 +1,85 @@
+//! Using more than one's share.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::{files, report};
+
+/// Allocates and writes memory, a MiB at a time, and keeps it.
+pub fn touch(mib: u64) -> Value {
+    let mut all = Vec::new();
+    for _ in 0..mib {
+        let mut part: Vec<u8> = Vec::new();
+        if part.try_reserve_exact(1 << 20).is_err() {
+            break;
+        }
+        part.resize(1 << 20, 1);
+        all.push(part);
+    }
+    let got = all.len() as u64;
+    std::mem::forget(all);
+    if got < mib { json!({"errno": libc::ENOMEM, "made": got}) } else { json!({"value": got}) }
+}
+
+/// Uses the processor.
+pub fn spin(milliseconds: u64) -> Value {
+    let end = Instant::now() + Duration::from_millis(milliseconds);
+    let mut rounds = 0_u64;
+    while Instant::now() < end {
+        rounds += 1;
+    }
+    json!({"value": rounds})
+}
+
+/// Sleeps.
+pub fn sleep(milliseconds: u64) -> Value {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    report::value(0)
+}
+
+/// Writes one line that does not end.
+pub fn flood(descriptor: u64, bytes: u64) -> Value {
+    let part = vec![b'x'; 65_536];
+    let mut left = bytes;
+    while left > 0 {
+        let size = left.min(part.len() as u64);
+        let written = files::write_all(descriptor, &part[..size as usize]);
+        if written < 0 {
+            return report::value(written);
+        }
+        left -= size;
+    }
+    json!({"value": bytes})
+}
+
+/// Writes a file, a MiB at a time; how much went in before an error.
+pub fn fill(path: &str, mib: u64) -> Value {
+    let file = files::open(path, libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC, 0o600);
+    if file < 0 {
+        return report::value(file);
+    }
+    let part = vec![b'x'; 1 << 20];
+    for made in 0..mib {
+        let written = files::write_all(file as u64, &part);
+        if written < 0 {
+            files::close(file);
+            return json!({"errno": -written, "made": made});
+        }
+    }
+    files::close(file);
+    json!({"value": mib})
+}
+
+/// Makes empty files; how many before an error.
+pub fn files(directory: &str, count: u64) -> Value {
+    for made in 0..count {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        let file = files::open(&format!("{directory}/{made}"), flags, 0o600);
+        if file < 0 {
+            return json!({"errno": -file, "made": made});
+        }
+        files::close(file);
+    }
+    json!({"value": count})
+}
