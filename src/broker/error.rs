@@ -77,7 +77,6 @@ pub struct ListenError {
 
 impl ListenError {
     /// A stable word for logs and machines.
-    #[expect(clippy::unused_self, reason = "the same face as the other errors")]
     pub fn code(&self) -> &'static str {
         "broker-listen"
     }

@@ -35,7 +35,7 @@ pub enum EventKind {
         #[serde(rename = "tookMicros", serialize_with = "micros")]
         took: Duration,
     },
-    /// A call was counted and its body is being read.
+    /// A call was counted and its body read.
     CallStarted {
         /// The number of the call in the turn, from 1.
         call: u32,
@@ -84,6 +84,9 @@ pub enum CallRoute {
     Mcp {
         /// Its declared name.
         server: String,
+        /// The declared tool, unless the call was refused before that was known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
     },
 }
 

@@ -7,19 +7,28 @@
 #![deny(missing_docs)]
 
 mod broker;
+mod call;
+mod connection;
 mod credential;
 mod error;
 mod events;
+mod handler;
+mod head;
+mod ledger;
+mod listener;
 mod mcp;
 mod model;
+mod policy;
 mod process;
 mod reflect;
 mod rules;
 mod schema;
+mod secrets;
 mod settings;
 mod tools;
 mod turn;
 mod upstream;
+mod validate;
 
 pub use broker::{Broker, TurnBroker};
 pub use credential::{Credential, CredentialError, CredentialRequest, CredentialSource, Secret};
@@ -33,3 +42,9 @@ pub use tools::{
     CallbackTarget, CallbackTool, CommandTool, HostTool, Tool, ToolContext, ToolError,
 };
 pub use turn::{CallSummary, Principal, TurnContext};
+
+#[cfg(test)]
+#[path = "tests/support/mod.rs"]
+mod tests_support;
+#[cfg(test)]
+mod vectors;

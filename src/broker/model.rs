@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 use turnjail_protocol::{valid_call_id, valid_function_name};
 
+use crate::policy::ModelPolicy;
 use crate::schema;
 
 const MAX_MESSAGES: usize = 128;
@@ -101,4 +102,18 @@ fn tool<'a>(value: &'a Value, names: &mut HashSet<&'a str>) -> Option<Value> {
             "function": { "name": name, "description": description, "parameters": parameters },
         })
     })
+}
+
+/// The request that is sent on: the worker's messages and tools, everything else as the operator pinned it.
+pub(crate) fn request(input: ModelInput, policy: &ModelPolicy) -> Value {
+    let mut request = Map::new();
+    request.insert("model".to_owned(), policy.model.as_str().into());
+    request.insert("messages".to_owned(), input.messages.into());
+    if let Some(tools) = input.tools {
+        request.insert("tools".to_owned(), tools.into());
+    }
+    request.insert("stream".to_owned(), false.into());
+    request.insert(policy.limit_field.to_owned(), policy.max_output_tokens.into());
+    request.extend(policy.extra_fields.clone());
+    request.into()
 }

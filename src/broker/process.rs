@@ -7,6 +7,7 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use crate::error::SetupError;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -168,4 +169,28 @@ async fn read_some(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>, m
         let _ = (&mut stream).take(most as u64).read_to_end(into).await;
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
+}
+
+/// Checks a declared program's arguments and environment for what no program can be given.
+pub(crate) fn check_program(
+    setting: &str,
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+) -> Result<(), SetupError> {
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(SetupError::setting(format!("{setting}.command"), "must name a program"));
+    }
+    if argv.iter().any(|argument| argument.contains('\0')) {
+        return Err(SetupError::setting(format!("{setting}.command"), "has a NUL character in it"));
+    }
+    let bad = |(name, value): &(&String, &String)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    if let Some((name, _)) = env.iter().find(bad) {
+        return Err(SetupError::setting(
+            format!("{setting}.env"),
+            format!("has `{}`, which cannot stand in an environment", name.escape_debug()),
+        ));
+    }
+    Ok(())
 }

@@ -1,7 +1,6 @@
 //! Whether an answer holds a credential, as it is or disguised. What an upstream was sent it may send back,
 //! by mistake or because a guest talked it into it; a guest must not get it.
 
-use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
 use serde_json::Value;
@@ -91,7 +90,7 @@ pub(crate) fn holds_any(answer: &Value, patterns: &[impl AsRef<Pattern>]) -> boo
 }
 
 /// Whether a text holds any of the credentials, as it is or once its escapes are undone.
-pub(crate) fn text_holds_any(text: &str, patterns: &[impl AsRef<Pattern>]) -> bool {
+fn text_holds_any(text: &str, patterns: &[impl AsRef<Pattern>]) -> bool {
     if bytes_hold_any(text.as_bytes(), patterns) {
         return true;
     }
@@ -163,6 +162,7 @@ fn hex_number(digits: &[u8]) -> Option<u32> {
 mod tests {
     use std::sync::Arc;
 
+    use base64::Engine as _;
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};
     use serde_json::json;
 
@@ -176,6 +176,10 @@ mod tests {
 
     fn found(answer: &Value) -> bool {
         holds_any(answer, &patterns(SECRET))
+    }
+
+    fn each<T>(parts: impl Iterator<Item = T>, write: impl Fn(T) -> String) -> String {
+        parts.map(write).collect::<Vec<_>>().concat()
     }
 
     #[test]
@@ -206,7 +210,7 @@ mod tests {
 
     #[test]
     fn hexadecimal_is_found_in_any_case() {
-        let lower: String = SECRET.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let lower = each(SECRET.bytes(), |byte| format!("{byte:02x}"));
         let mixed: String = lower
             .char_indices()
             .map(|(place, c)| if place % 3 == 0 { c.to_ascii_uppercase() } else { c })
@@ -218,7 +222,7 @@ mod tests {
 
     #[test]
     fn percent_encoding_is_found_whole_partial_and_in_any_case() {
-        let all: String = SECRET.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let all = each(SECRET.bytes(), |byte| format!("%{byte:02X}"));
         let some = SECRET.replace('?', "%3f").replace('ü', "%C3%bc");
         let twice = some.replace('%', "%25");
         for text in [all, some, twice] {
@@ -230,7 +234,7 @@ mod tests {
     fn json_escapes_are_found_once_and_twice() {
         let once = serde_json::to_string(SECRET).unwrap();
         let twice = serde_json::to_string(&once).unwrap();
-        let units: String = SECRET.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+        let units = each(SECRET.encode_utf16(), |unit| format!("\\u{unit:04X}"));
         let slashes = SECRET.replace('/', "\\/").replace('"', "\\\"");
         for text in [once, twice, units, slashes] {
             assert!(found(&json!(text)), "{text}");

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::EventSender;
 
 /// The person whose message a turn answers, as the host admitted them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Principal {
     /// The person's id on their surface.
     pub id: String,

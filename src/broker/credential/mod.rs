@@ -2,10 +2,13 @@
 
 mod file;
 mod secret;
+mod slot;
 mod source;
 
 pub use secret::Secret;
-pub(crate) use source::Source;
+pub(crate) use slot::{Slot, header_name};
+pub(crate) use source::SHORTEST_CHECKED;
+use source::Source;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,12 +22,20 @@ use crate::Principal;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CredentialRequest<'a> {
-    /// The channel, for example `discord:1234`.
+    /// The channel, for example `discord:1234`; empty when the host itself asks an MCP server for its
+    /// tools at start-up.
     pub channel: &'a str,
     /// The space the channel belongs to, when it has one.
     pub space: Option<&'a str>,
     /// Whose turn it is.
     pub speaker: &'a Principal,
+}
+
+impl<'a> CredentialRequest<'a> {
+    /// The request of the host itself at start-up, when there is no turn yet.
+    pub(crate) fn at_start(nobody: &'a Principal) -> Self {
+        Self { channel: "", space: None, speaker: nobody }
+    }
 }
 
 /// Why a source gave no credential. The text is for the host's log; it must not hold a credential.

@@ -4,27 +4,31 @@
 mod answer;
 mod connect;
 mod endpoint;
+mod request;
 mod retry;
 mod tls;
 
-pub(crate) use answer::{accept_success, parse_json, read_body};
 pub(crate) use endpoint::Endpoint;
-pub(crate) use retry::with_retries;
+pub(crate) use retry::{Attempts, RetryOn};
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use hyper::{Request, Response};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyperlocal::UnixConnector;
+use serde_json::Value;
+use turnjail_protocol::limits::BROKER_ANSWER_BYTES;
 
 use crate::error::SetupError;
 use crate::events::CallOutcome;
 use crate::settings::BrokerSettings;
 use connect::Connector;
+use request::PreparedPost;
 
 /// How long an idle connection is kept. Servers commonly close theirs after a minute.
 const POOL_IDLE: Duration = Duration::from_secs(30);
@@ -89,6 +93,33 @@ impl Upstream {
     pub fn new(settings: &BrokerSettings, needs_tls: bool) -> Result<Self, SetupError> {
         let connector = Connector::new(settings, needs_tls)?;
         Ok(Self { network: builder().build(connector), local: builder().build(UnixConnector) })
+    }
+
+    /// Posts JSON and reads a JSON answer, all within the deadline.
+    pub async fn post(
+        &self,
+        endpoint: &Endpoint,
+        headers: HeaderMap,
+        body: &Value,
+        attempts: Attempts,
+        retried: &mut u32,
+    ) -> Result<Value, UpstreamError> {
+        let request = PreparedPost::new(endpoint, headers, body);
+        let tried = attempts.run(retried, || self.exchange(endpoint, &request));
+        tokio::time::timeout_at(attempts.deadline, tried)
+            .await
+            .unwrap_or(Err(UpstreamError::Timeout))
+    }
+
+    async fn exchange(
+        &self,
+        endpoint: &Endpoint,
+        request: &PreparedPost,
+    ) -> Result<Value, UpstreamError> {
+        let response = self.send(endpoint, request.to_request()).await?;
+        let response = answer::accept_success(response)?;
+        let body = answer::read_body(response.into_body(), BROKER_ANSWER_BYTES).await?;
+        answer::parse_json(&body)
     }
 
     /// Sends a request and returns the head of the answer; the caller reads the body within its bounds.
