@@ -44,7 +44,7 @@ pub use tools::{
 pub use turn::{CallSummary, Principal, TurnContext};
 
 #[cfg(test)]
-#[path = "tests/support/mod.rs"]
+#[path = "tests/support/wire.rs"]
 mod tests_support;
 #[cfg(test)]
 mod vectors;

@@ -1,6 +1,7 @@
 //! What the broker's tests have in common.
 #![allow(dead_code, unused_imports, reason = "each test uses its own part")]
 
+pub mod bench;
 mod client;
 mod upstream;
 
