@@ -9,14 +9,14 @@ use turnjail_driver::{
     ContainerDriver, ContainerSpec, DriverError, ExitReason, ImageProtocol, Outcome, Progress,
     Receipt,
 };
-use turnjail_images::{ImageError, ImageStore};
+use turnjail_images::{BUILTIN, ImageError, ImageStore};
 use turnjail_protocol::{Reply, WorkerCode};
 use turnjail_warden::wire::Facts;
 
 use crate::client::Client;
 use crate::plan::JailSpec;
 use crate::run::{Ended, run};
-use crate::{StartError, host, receipt};
+use crate::{StartError, canary, host, receipt};
 
 /// Landlock is applied wherever the kernel has it.
 const LANDLOCK: bool = true;
@@ -66,12 +66,15 @@ pub struct JailDriver {
 }
 
 impl JailDriver {
-    /// Opens the store, starts a warden, and checks the policies against what this host can do.
+    /// Opens the store, starts a warden, checks the policies against what this host can do, and proves in
+    /// throw-away jails that what must fail there fails.
     pub async fn start(options: JailOptions) -> Result<Self, DriverError> {
         check_process(&options)?;
         let store = ImageStore::open(&options.store).map_err(image_error)?;
         let client = Client::start().await?;
         check_facts(&options, client.facts())?;
+        let image = store.resolve(BUILTIN).map_err(image_error)?;
+        canary::prove_walls(&client, &image).await?;
         let client = Mutex::new(Arc::new(client));
         Ok(Self { store, client, restarting: tokio::sync::Mutex::new(()) })
     }
@@ -97,7 +100,10 @@ impl JailDriver {
             return Ok(client);
         }
         tracing::warn!("the warden has died; starting another");
-        let client = Arc::new(Client::start().await?);
+        let fresh = Client::start().await?;
+        let image = self.store.resolve(BUILTIN).map_err(|_| StartError::WardenDied)?;
+        canary::prove_walls(&fresh, &image).await?;
+        let client = Arc::new(fresh);
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&client);
         Ok(client)
     }
@@ -106,25 +112,42 @@ impl JailDriver {
 /// The process that makes jails is an ordinary one: capabilities and the root user would give a jail
 /// more than its walls are built for.
 fn check_process(options: &JailOptions) -> Result<(), StartError> {
-    let policy = |what: &str, remedy: &str| StartError::Policy {
-        what: what.to_owned(),
-        remedy: remedy.to_owned(),
-    };
+    check_root()?;
+    check_capabilities()?;
+    check_groups(options.groups)
+}
+
+pub(crate) fn check_root() -> Result<(), StartError> {
     if nix::unistd::geteuid().is_root() {
-        return Err(policy("jails are never made by root", "run turnjail as an ordinary user"));
-    }
-    let held = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
-    if !held.is_empty() {
-        return Err(policy(
-            "this process holds capabilities",
-            "start turnjail without ambient or file capabilities",
+        return Err(StartError::policy(
+            "jails are never made by root",
+            "run turnjail as an ordinary user",
         ));
     }
-    let groups = host::privileged_groups().unwrap_or_default().join(", ");
-    match options.groups {
+    Ok(())
+}
+
+pub(crate) fn check_capabilities() -> Result<(), StartError> {
+    match caps::read(None, caps::CapSet::Permitted) {
+        Ok(held) if held.is_empty() => Ok(()),
+        Ok(_) => Err(StartError::policy(
+            "this process holds capabilities",
+            "start turnjail without ambient or file capabilities",
+        )),
+        Err(_) => Err(StartError::policy(
+            "it cannot be found out whether this process holds capabilities",
+            "make capget(2) work",
+        )),
+    }
+}
+
+fn check_groups(policy: Policy) -> Result<(), StartError> {
+    let groups = host::privileged_groups().map_err(|e| StartError::host("read the groups", e))?;
+    let groups = groups.join(", ");
+    match policy {
         _ if groups.is_empty() => Ok(()),
-        Policy::Required => Err(policy(
-            &format!("this user is in groups that amount to root or to devices: {groups}"),
+        Policy::Required => Err(StartError::policy(
+            format!("this user is in groups that amount to root or to devices: {groups}"),
             "run turnjail as a user outside those groups, or set groups = \"warn\"",
         )),
         Policy::BestEffort => {
@@ -136,21 +159,20 @@ fn check_process(options: &JailOptions) -> Result<(), StartError> {
 
 fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
     const LANDLOCK_MINIMUM: u32 = 3;
-    let policy =
-        |what: String, remedy: &str| Err(StartError::Policy { what, remedy: remedy.to_owned() });
     if options.landlock == Policy::Required && facts.landlock_abi < LANDLOCK_MINIMUM {
-        let what = format!(
-            "landlock is required from ABI {LANDLOCK_MINIMUM}, this kernel has {}",
-            facts.landlock_abi
-        );
-        return policy(
-            what,
-            "boot with lsm=landlock,... on Linux 6.2 or newer, or set landlock = \"best-effort\"",
-        );
+        return Err(StartError::policy(
+            format!(
+                "landlock is required from ABI {LANDLOCK_MINIMUM}, and this kernel has ABI {}",
+                facts.landlock_abi
+            ),
+            "boot Linux 6.2 or newer with landlock in lsm=, or set landlock = \"best-effort\"",
+        ));
     }
     if options.limits == Policy::Required {
-        let what = "limits of a whole jail are required, and this driver has no cgroup".to_owned();
-        return policy(what, "set limits = \"best-effort\": limits are then per process");
+        return Err(StartError::policy(
+            "limits of a whole jail are required, and this driver makes no cgroups",
+            "set limits = \"best-effort\": limits are then per process",
+        ));
     }
     Ok(())
 }

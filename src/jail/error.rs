@@ -2,8 +2,9 @@
 
 use rustix::io::Errno;
 use turnjail_driver::DriverError;
+use turnjail_warden::canary::Attempt;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::Failure;
+use turnjail_warden::wire::{Failure, Status};
 
 use crate::stage;
 
@@ -36,6 +37,14 @@ pub enum StartError {
     /// The turn was cancelled before its jail was complete; nothing of it is left.
     #[error("the turn was cancelled")]
     Cancelled,
+    /// A wall does not stand: a throw-away program could do what must be refused.
+    #[error("a jailed program could {} ({status:?})", attempt.words())]
+    Breach {
+        /// What it did.
+        attempt: Attempt,
+        /// How it ended.
+        status: Status,
+    },
     /// A policy of the operator is not met.
     #[error("{what}")]
     Policy {
@@ -49,6 +58,10 @@ pub enum StartError {
 impl StartError {
     pub(crate) fn host(what: &'static str, errno: Errno) -> Self {
         Self::Host { what, errno }
+    }
+
+    pub(crate) fn policy(what: impl Into<String>, remedy: &str) -> Self {
+        Self::Policy { what: what.into(), remedy: remedy.to_owned() }
     }
 
     pub(crate) fn execute(error: &std::io::Error) -> Self {
@@ -67,6 +80,7 @@ impl StartError {
             Self::Execute(_) => "warden-exec",
             Self::WardenDied => "warden-died",
             Self::Cancelled => "cancelled",
+            Self::Breach { .. } => "breach",
             Self::Policy { .. } => "policy",
         }
     }
@@ -84,6 +98,9 @@ impl StartError {
             }
             Self::Execute(_) => Some("mount /proc; the warden is executed through it".to_owned()),
             Self::WardenDied => Some("try again; turnjail starts another warden".to_owned()),
+            Self::Breach { .. } => Some(
+                "do not use this host for turns; report the output of turnjail doctor".to_owned(),
+            ),
             Self::Policy { remedy, .. } => Some(remedy.clone()),
         }
     }

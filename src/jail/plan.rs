@@ -112,6 +112,7 @@ impl JailSpec {
             rlimits: rlimits(&self.limits, sealed),
             nice: NICE,
             landlock: self.landlock,
+            attempt: None,
         })
     }
 

@@ -165,12 +165,11 @@ fn reason(attended: &Attended, limits: &Limits) -> ExitReason {
         _ if attended.over => ExitReason::Output,
         Status::Code(0) => ExitReason::Ok,
         Status::Code(EXIT_OUT_OF_MEMORY) => ExitReason::Memory,
-        Status::Code(_) => ExitReason::WorkerFailed,
         Status::Signal(signal::SIGSYS) => ExitReason::Filter,
         Status::Signal(signal::SIGXCPU) => ExitReason::Cpu,
         Status::Signal(signal::SIGXFSZ) => ExitReason::Disk,
         Status::Signal(signal::SIGKILL) if out_of_time => ExitReason::Cpu,
-        Status::Signal(_) => ExitReason::WorkerFailed,
+        Status::Code(_) | Status::Signal(_) => ExitReason::WorkerFailed,
     }
 }
 

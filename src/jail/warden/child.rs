@@ -74,9 +74,10 @@ fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failu
         *status = close_descriptors(*status)?;
         filter(jail)
     };
-    match before_exec() {
-        Err(failure) => failure,
-        Ok(()) => fail(Step::Exec)(jail.execute()),
+    match (before_exec(), jail.plan.attempt) {
+        (Err(failure), _) => failure,
+        (Ok(()), Some(attempt)) => attempt.run(jail.plan),
+        (Ok(()), None) => fail(Step::Exec)(jail.execute()),
     }
 }
 

@@ -9,6 +9,7 @@
 //! ([`step`]) and the policies ([`seccomp`], [`landlock`]). It refuses to know anything of turns,
 //! images or models.
 
+pub mod canary;
 pub mod child;
 pub mod landlock;
 pub mod launch;

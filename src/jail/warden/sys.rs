@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong};
 use nix::errno::Errno;
 
+use crate::canary::Attempt;
 use crate::seccomp::Instruction;
 
 type Result<T> = std::result::Result<T, Errno>;
@@ -326,4 +327,38 @@ pub fn take_inherited(from: RawFd, to: RawFd) -> Result<OwnedFd> {
 pub fn received(fd: RawFd) -> OwnedFd {
     // SAFETY: the kernel installed it for this message alone, so nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Makes the system call of a canary's attempt. A path longer than its room is cut: it still must not
+/// exist in a jail.
+pub fn attempt(attempt: Attempt, host_path: &[u8]) -> Result<()> {
+    let mut path = [0_u8; libc::PATH_MAX as usize];
+    let length = host_path.len().min(path.len() - 1);
+    path[..length].copy_from_slice(&host_path[..length]);
+    let none = std::ptr::null::<u8>();
+    // SAFETY: every path is a C string that lives across the call (the zeroed tail ends the copied one);
+    // the other pointers are null, and the numbers ask for nothing that touches this process's memory.
+    let result = unsafe {
+        match attempt {
+            Attempt::HostPath => {
+                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY, 0)
+            }
+            Attempt::WriteRoot => {
+                let flags = libc::O_WRONLY | libc::O_CREAT;
+                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/canary".as_ptr(), flags, 0o600)
+            }
+            Attempt::ListRoot => {
+                let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), flags, 0)
+            }
+            Attempt::Socket => libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0),
+            Attempt::Unshare => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER),
+            Attempt::Mount => {
+                let (kind, at) = (c"tmpfs".as_ptr(), c"/tmp".as_ptr());
+                libc::syscall(libc::SYS_mount, kind, at, kind, 0, none)
+            }
+            Attempt::Trace => libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, none, none),
+        }
+    };
+    check(result).map(drop)
 }

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::canary::Attempt;
 use crate::seccomp::Profile;
 use crate::step::Step;
 
@@ -56,6 +57,8 @@ pub struct Plan {
     pub nice: i32,
     /// Whether a landlock ruleset is applied.
     pub landlock: bool,
+    /// A forbidden act to try in place of the program.
+    pub attempt: Option<Attempt>,
 }
 
 /// A directory of the host, by path, with the identity that the host saw when it checked it.

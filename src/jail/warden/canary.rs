@@ -1,0 +1,82 @@
+//! Forbidden acts that a throw-away jail tries in place of its program, to prove that the walls stand.
+//!
+//! A success, or an answer that shows that the kernel looked at the request at all, means that a wall
+//! is silently absent. Each attempt is its own jail, because under the sealed profile most are death.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+use crate::wire::{Plan, Status};
+
+/// A forbidden act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attempt {
+    /// Open a path that exists on the host.
+    HostPath,
+    /// Create a file in the root.
+    WriteRoot,
+    /// List the root, which no rule of the sealed landlock ruleset grants.
+    ListRoot,
+    /// Make an IPv4 socket.
+    Socket,
+    /// Make a user namespace.
+    Unshare,
+    /// Mount something.
+    Mount,
+    /// Ask to be traced.
+    Trace,
+}
+
+impl Attempt {
+    /// Every attempt.
+    pub const ALL: [Self; 7] = [
+        Self::HostPath,
+        Self::WriteRoot,
+        Self::ListRoot,
+        Self::Socket,
+        Self::Unshare,
+        Self::Mount,
+        Self::Trace,
+    ];
+
+    /// The act in words, fit for `a jailed program could <words>`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::HostPath => "open a file of the host",
+            Self::WriteRoot => "write to its root filesystem",
+            Self::ListRoot => "list its root directory against landlock",
+            Self::Socket => "make a network socket",
+            Self::Unshare => "make a user namespace",
+            Self::Mount => "mount a file system",
+            Self::Trace => "use ptrace",
+        }
+    }
+
+    /// Whether a jail that tried this ended as it must, with landlock in force or not.
+    pub fn refused(self, status: Status, landlock: bool) -> bool {
+        let errno = match status {
+            Status::Signal(signal) => return signal == libc::SIGSYS,
+            Status::Code(errno) => errno,
+        };
+        match self {
+            Self::HostPath => [libc::ENOENT, libc::EACCES].contains(&errno),
+            Self::WriteRoot => [libc::EROFS, libc::EACCES].contains(&errno),
+            Self::ListRoot if landlock => errno == libc::EACCES,
+            Self::ListRoot => errno == SUCCEEDED,
+            // EINVAL, EFAULT and the like would mean that the call reached the kernel.
+            Self::Socket => errno == libc::EAFNOSUPPORT,
+            Self::Unshare | Self::Mount | Self::Trace => {
+                [libc::EPERM, libc::ENOSYS].contains(&errno)
+            }
+        }
+    }
+
+    /// Tries it, and ends the process with the errno, or with [`SUCCEEDED`].
+    pub(crate) fn run(self, plan: &Plan) -> ! {
+        let errno = sys::attempt(self, &plan.root.path).map_or_else(|e| e as i32, |()| SUCCEEDED);
+        sys::exit_now(errno)
+    }
+}
+
+/// The exit code of an attempt that was not refused; no errno has this number.
+pub const SUCCEEDED: i32 = 200;
