@@ -1,18 +1,26 @@
 //! A declared MCP server and the tools of it that may be called.
 
 use std::collections::HashSet;
+#[cfg(feature = "mcp-client")]
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use turnjail_protocol::{McpSpec, ToolSpec};
 
+#[cfg(feature = "mcp-client")]
+use super::client::{Dialer, Pool};
 use super::json::JsonLink;
 use super::pin::{self, Offer};
 use super::settings::{McpServer, McpTool, McpTransport};
 use crate::call::{Call, Failure};
+#[cfg(feature = "mcp-client")]
+use crate::credential::Credential;
 use crate::credential::Slot;
 use crate::error::SetupError;
 use crate::events::CallOutcome;
 use crate::policy::check_name;
+#[cfg(feature = "mcp-client")]
+use crate::process;
 use crate::settings::BrokerSettings;
 use crate::upstream::{Endpoint, Upstream};
 use crate::validate::Validator;
@@ -30,6 +38,8 @@ pub(crate) struct Server {
 /// How the server is talked to.
 enum Link {
     Json(JsonLink),
+    #[cfg(feature = "mcp-client")]
+    Client(Arc<Pool>),
 }
 
 /// A tool with what the model is told about it.
@@ -59,13 +69,7 @@ impl Server {
         for tool in &server.tools {
             check_name(&format!("{setting}.tools"), &tool.name, &mut names)?;
         }
-        let link = match &server.transport {
-            McpTransport::Json { url } => Link::Json(JsonLink {
-                endpoint: Endpoint::url(&format!("{setting}.url"), url, settings)?,
-            }),
-            #[cfg(feature = "mcp-client")]
-            _ => return Err(SetupError::setting(setting, "is not there yet")),
-        };
+        let link = Link::check(&setting, server, settings)?;
         let credential = format!("{setting}.credential");
         Ok(Self {
             name: server.name.clone(),
@@ -79,23 +83,34 @@ impl Server {
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.link {
             Link::Json(link) => Some(&link.endpoint),
+            #[cfg(feature = "mcp-client")]
+            Link::Client(pool) => match pool.dialer() {
+                Dialer::Http { endpoint, .. } => Some(endpoint),
+                Dialer::Stdio { .. } => None,
+            },
         }
     }
 
     /// Fixes what the model is told about each tool: as declared, or as the server says now. What a server
     /// says later changes nothing.
     pub async fn pin(&mut self, upstream: &Upstream) -> Result<(), SetupError> {
-        let ask = self.declared.iter().any(|tool| tool.declared.is_none());
-        let offers = if ask { self.list_tools(upstream).await? } else { Vec::new() };
+        let offers =
+            self.ask(upstream).await.map_err(|problem| SetupError::mcp(&self.name, problem))?;
         self.tools = pin::pin(&self.name, &self.declared, &offers)?;
         Ok(())
     }
 
-    async fn list_tools(&self, upstream: &Upstream) -> Result<Vec<Offer>, SetupError> {
-        let listed = match &self.link {
-            Link::Json(link) => link.list_tools(self.credential.as_ref(), upstream).await,
-        };
-        listed.map_err(|problem| SetupError::mcp(&self.name, problem))
+    /// Asks the server for its tools if any is declared by name alone.
+    async fn ask(&self, upstream: &Upstream) -> Result<Vec<Offer>, String> {
+        let wanted = self.declared.iter().any(|tool| tool.declared.is_none());
+        let credential = self.credential.as_ref();
+        match &self.link {
+            Link::Json(link) if wanted => link.list_tools(credential, upstream).await,
+            // A stateless endpoint has no handshake by which it could be found missing.
+            Link::Json(_) => Ok(Vec::new()),
+            #[cfg(feature = "mcp-client")]
+            Link::Client(pool) => pool.greet(credential, upstream, wanted).await,
+        }
     }
 
     pub fn spec(&self) -> McpSpec {
@@ -126,9 +141,40 @@ impl Server {
                 "the arguments do not fit the tool's schema",
             ));
         }
+        let credential = self.credential.as_ref();
         match &self.link {
-            Link::Json(link) => {
-                link.call_tool(&tool.remote, arguments, self.credential.as_ref(), call).await
+            Link::Json(link) => link.call_tool(&tool.remote, arguments, credential, call).await,
+            #[cfg(feature = "mcp-client")]
+            Link::Client(pool) => pool.call(&tool.remote, arguments, credential, call).await,
+        }
+    }
+}
+
+impl Link {
+    fn check(
+        setting: &str,
+        server: &McpServer,
+        settings: &BrokerSettings,
+    ) -> Result<Self, SetupError> {
+        let endpoint = |url| Endpoint::url(&format!("{setting}.url"), url, settings);
+        match &server.transport {
+            McpTransport::Json { url } => Ok(Self::Json(JsonLink { endpoint: endpoint(url)? })),
+            #[cfg(feature = "mcp-client")]
+            McpTransport::StreamableHttp { url } => {
+                let dialer = Dialer::Http { endpoint: endpoint(url)?, retries: settings.retries };
+                Ok(Self::Client(Arc::new(Pool::new(dialer, server.scope))))
+            }
+            #[cfg(feature = "mcp-client")]
+            McpTransport::Stdio { argv, env } => {
+                process::check_program(setting, argv, env)?;
+                if !matches!(server.credential, Credential::None) {
+                    return Err(SetupError::setting(
+                        format!("{setting}.credential"),
+                        "is for servers over HTTP; give a program what it needs by its env",
+                    ));
+                }
+                let dialer = Dialer::Stdio { argv: argv.clone(), env: env.clone() };
+                Ok(Self::Client(Arc::new(Pool::new(dialer, server.scope))))
             }
         }
     }

@@ -8,6 +8,8 @@ mod request;
 mod retry;
 mod tls;
 
+#[cfg(feature = "mcp-client")]
+pub(crate) use answer::read_body;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use retry::{Attempts, RetryOn};
 
