@@ -5,6 +5,7 @@
 //! ordinary uid before its first thread ([`harness`]); so the same command works for everybody.
 
 mod account;
+pub mod acts;
 mod facts;
 pub mod jails;
 

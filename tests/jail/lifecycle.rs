@@ -1,0 +1,273 @@
+//! Nothing outlives its reason to be there: jails, wardens, descriptors, mounts.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use turnjail_driver::ExitReason;
+use turnjail_jail::{JailSpec, Profile, StartError, run};
+use turnjail_tests::jails::Bench;
+
+/// Tells this program to be a host.
+pub const AS_HOST: &str = "--as-host";
+
+/// A jail that sleeps, and the word by which its process can be found.
+fn sleeper(bench: &Bench) -> (JailSpec, String) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let word = format!("sleeper-{}-{number}", std::process::id());
+    let mut spec = bench.spec_for(Profile::Sealed, &[json!(["sleep", 60_000])]);
+    // An argument that the probe never comes to.
+    spec.command.push(json!(["print", word]).to_string());
+    spec.limits.time_ms = 120_000;
+    (spec, word)
+}
+
+/// The processes of this machine whose command line has this word.
+fn processes(word: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if line.windows(word.len()).any(|part| part == word.as_bytes()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Waits for a condition, so that a slow machine is not a failure; gives up after ten seconds.
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in ten seconds: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn cancel() {
+    let bench = Bench::new();
+    let (spec, word) = sleeper(&bench);
+    let cancel = CancellationToken::new();
+    let started = || {
+        let (cancel, word) = (cancel.clone(), word.clone());
+        std::thread::spawn(move || {
+            wait_until("the sleeper runs", || !processes(&word).is_empty());
+            cancel.cancel();
+        });
+    };
+    let ended = bench.runtime().block_on(run(bench.client(), &spec, b"", &cancel, started));
+    assert_eq!(ended.expect("a jail").reason, ExitReason::Cancelled);
+    // Not eventually but now: the run ends when nothing is left.
+    assert_eq!(processes(&word), [0_i32; 0]);
+}
+
+pub fn dropped() {
+    let bench = Bench::new();
+    let (spec, word) = sleeper(&bench);
+    let never = CancellationToken::new();
+    bench.runtime().block_on(async {
+        let run = run(bench.client(), &spec, b"", &never, || {});
+        let found = async {
+            while processes(&word).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            ended = run => panic!("ended: {ended:?}"),
+            () = found => {}
+        }
+    });
+    wait_until("the dropped jail is gone", || processes(&word).is_empty());
+}
+
+/// The warden that made the process `pid`: its parent.
+fn parent(pid: i32) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("PPid");
+    line.trim().parse().expect("a number")
+}
+
+pub fn warden_dies() {
+    let bench = Bench::new();
+    let (spec, word) = sleeper(&bench);
+    let never = CancellationToken::new();
+    let started = || {
+        let word = word.clone();
+        std::thread::spawn(move || {
+            wait_until("the sleeper runs", || !processes(&word).is_empty());
+            let warden = parent(processes(&word)[0]);
+            kill(Pid::from_raw(warden), Signal::SIGKILL).expect("killed");
+        });
+    };
+    let ended = bench.runtime().block_on(run(bench.client(), &spec, b"", &never, started));
+    assert_eq!(ended.expect_err("the warden died"), StartError::WardenDied);
+    wait_until("the jail of the dead warden is gone", || processes(&word).is_empty());
+    assert!(!bench.client().alive());
+}
+
+/// The parts that need a process of their own: a host to be killed, and one whose descriptors and
+/// children are counted.
+pub fn host(part: &str) -> ExitCode {
+    match part {
+        "sleep" => {
+            let bench = Bench::new();
+            let (spec, word) = sleeper(&bench);
+            println!("{word}");
+            let _ = bench.run(&spec, b"");
+            ExitCode::FAILURE
+        }
+        "count" => count(),
+        _ => ExitCode::from(2),
+    }
+}
+
+/// This program as a host of its own.
+fn as_host(part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([AS_HOST, part]);
+    command
+}
+
+pub fn host_dies() {
+    for delay_ms in [0, 1, 2, 3, 5, 8, 50, 100] {
+        let mut host =
+            as_host("sleep").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a host");
+        let mut word = String::new();
+        let stdout = host.stdout.take().expect("its output");
+        BufReader::new(stdout).read_line(&mut word).expect("a word");
+        let word = word.trim().to_owned();
+        if delay_ms >= 50 {
+            wait_until("the sleeper runs", || !processes(&word).is_empty());
+        }
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        host.kill().expect("killed");
+        host.wait().expect("reaped");
+        // A jail that is just being made may appear a moment later: look until none is left, for long
+        // enough that one would have appeared.
+        std::thread::sleep(Duration::from_millis(50));
+        wait_until("the killed host's jail is gone", || processes(&word).is_empty());
+    }
+}
+
+/// Open descriptors of this process.
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("/proc/self/fd").count()
+}
+
+/// How many children of a process have ended and were not waited for.
+fn zombies_of(pid: i32) -> usize {
+    let mut zombies = 0;
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        let (state, parent) = (fields.next(), fields.next());
+        if parent == Some(&pid.to_string()) && state == Some("Z") {
+            zombies += 1;
+        }
+    }
+    zombies
+}
+
+pub fn many() {
+    let output = as_host("count").output().expect("a host");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+fn count() -> ExitCode {
+    let bench = Bench::new();
+    let spec = bench.spec_for(Profile::Sealed, &[json!(["exit", 0])]);
+    let once = || assert_eq!(bench.run(&spec, b"").expect("a jail").reason, ExitReason::Ok);
+    once();
+    let (sleeper, word) = sleeper(&bench);
+    let cancel = CancellationToken::new();
+    let keeper = cancel.clone();
+    bench.runtime().block_on(async {
+        let running = run(bench.client(), &sleeper, b"", &keeper, || {});
+        let counting = async {
+            while processes(&word).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let warden = parent(processes(&word)[0]);
+            let wardens = || fs::read_dir(format!("/proc/{warden}/fd")).map_or(0, Iterator::count);
+            let before = (descriptors(), wardens());
+            for _ in 0..300 {
+                let never = CancellationToken::new();
+                let ended = run(bench.client(), &spec, b"", &never, || {}).await.expect("a jail");
+                assert_eq!(ended.reason, ExitReason::Ok);
+            }
+            assert_eq!((descriptors(), wardens()), before, "descriptors of host and warden");
+            assert_eq!(zombies_of(warden), 0);
+            assert_eq!(zombies_of(std::process::id().cast_signed()), 0);
+            cancel.cancel();
+        };
+        let (ended, ()) = tokio::join!(running, counting);
+        assert_eq!(ended.expect("a jail").reason, ExitReason::Cancelled);
+    });
+    ExitCode::SUCCESS
+}
+
+pub fn at_once() {
+    let bench = Bench::new();
+    let spec = bench.spec_for(Profile::Sealed, &[json!(["print", "x"])]);
+    let never = CancellationToken::new();
+    bench.runtime().block_on(async {
+        let runs = (0..64).map(|_| run(bench.client(), &spec, b"", &never, || {}));
+        let mut set: Vec<_> = runs.map(Box::pin).collect();
+        for ended in futures(&mut set).await {
+            assert_eq!(ended.expect("a jail").reason, ExitReason::Ok);
+        }
+    });
+}
+
+/// Polls all at once, so that all are under way together.
+async fn futures<F: Future + Unpin>(set: &mut [F]) -> Vec<F::Output> {
+    let mut done: Vec<Option<F::Output>> = set.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, slot) in set.iter_mut().zip(&mut done) {
+            if slot.is_none()
+                && let std::task::Poll::Ready(value) = std::pin::Pin::new(future).poll(context)
+            {
+                *slot = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+pub fn no_mounts() {
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+    let bench = Bench::new();
+    let before = mounts();
+    let (spec, word) = sleeper(&bench);
+    let cancel = CancellationToken::new();
+    let during = std::cell::RefCell::new(String::new());
+    bench.runtime().block_on(async {
+        let running = run(bench.client(), &spec, b"", &cancel, || {});
+        let looking = async {
+            while processes(&word).is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            during.replace(mounts());
+            cancel.cancel();
+        };
+        let (ended, ()) = tokio::join!(running, looking);
+        ended.expect("a jail");
+    });
+    assert_eq!(during.into_inner(), before);
+    assert_eq!(mounts(), before);
+}

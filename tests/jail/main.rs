@@ -1,0 +1,44 @@
+//! How programs in jails end, that nothing of them is left, and what is said about this host.
+//!
+//! What they can see and do while they run is in `attacks/`.
+
+mod endings;
+mod lifecycle;
+mod verdicts;
+
+use std::process::ExitCode;
+
+use turnjail_tests::{Test, harness};
+
+fn main() -> ExitCode {
+    // This program again, as a host of its own for a test that needs one.
+    if let Some(part) = std::env::args().skip_while(|a| a != lifecycle::AS_HOST).nth(1) {
+        return lifecycle::host(&part);
+    }
+    harness(&[
+        Test::new("an_exit_code_is_a_failed_worker", endings::exit_code),
+        Test::new("a_signal_is_a_failed_worker", endings::signal),
+        Test::new("too_much_output_ends_the_run", endings::output),
+        Test::new("output_at_the_limit_is_read_whole", endings::output_at_the_limit),
+        Test::new("memory_is_limited", endings::memory),
+        Test::new("cpu_time_is_limited", endings::cpu),
+        Test::new("a_large_file_is_refused", endings::file_size),
+        Test::new("tmp_is_limited", endings::tmp),
+        Test::new("unread_input_is_no_error", endings::unread_input),
+        Test::new("a_missing_program_is_named", endings::missing_program),
+        Test::new("a_program_that_is_none_is_named", endings::not_a_program),
+        Test::new("a_missing_mount_point_is_named", endings::missing_mount_point),
+        Test::new("a_replaced_source_is_refused", endings::replaced_source),
+        Test::new("cancelling_leaves_nothing", lifecycle::cancel),
+        Test::new("a_dropped_run_leaves_nothing", lifecycle::dropped),
+        Test::new("a_dead_warden_fails_its_runs_and_takes_its_jails_along", lifecycle::warden_dies),
+        Test::new("a_killed_host_leaves_no_process", lifecycle::host_dies),
+        Test::new("many_jails_leak_nothing", lifecycle::many),
+        Test::new("jails_at_once_all_end", lifecycle::at_once),
+        Test::new("no_mount_of_a_jail_reaches_the_host", lifecycle::no_mounts),
+        Test::new("doctor_finds_every_wall_standing", verdicts::doctor),
+        Test::new("the_canary_sees_a_missing_wall", verdicts::canary),
+        Test::new("required_policies_stop_the_start", verdicts::policies),
+        Test::new("the_receipt_says_what_is_in_force", verdicts::receipt),
+    ])
+}

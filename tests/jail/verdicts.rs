@@ -1,0 +1,85 @@
+//! What is said about this host and about a run is what is true.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use turnjail_driver::{ContainerDriver as _, ContainerSpec, DriverError, Limits, WallState};
+use turnjail_jail::doctor::State;
+use turnjail_jail::{JailDriver, JailOptions, Policy, Profile};
+use turnjail_tests::jails::Bench;
+use turnjail_warden::canary::{Attempt, SUCCEEDED};
+use turnjail_warden::wire::Status;
+
+fn options(bench: &Bench) -> JailOptions {
+    JailOptions::new(bench.path("store"))
+}
+
+pub fn doctor() {
+    let bench = Bench::new();
+    let checks = bench.runtime().block_on(turnjail_jail::doctor::doctor(&options(&bench)));
+    for check in &checks {
+        assert_ne!(check.state, State::Failed, "{check:?}");
+        assert!(check.state == State::Ok || check.consequence.is_some(), "{check:?}");
+    }
+    for name in ["kernel", "user namespace and warden", "landlock", "jail", "walls"] {
+        assert!(checks.iter().any(|check| check.name == name), "no check of {name}: {checks:?}");
+    }
+}
+
+/// The verdicts themselves: an act that worked, or an answer that shows that it reached the kernel, is
+/// never taken for a refusal.
+pub fn canary() {
+    const EINVAL: i32 = 22;
+    const SIGSEGV: i32 = 11;
+    for attempt in Attempt::ALL {
+        let listing_without_landlock = attempt == Attempt::ListRoot;
+        assert!(!attempt.refused(Status::Code(SUCCEEDED), true), "{attempt:?}");
+        assert_eq!(attempt.refused(Status::Code(SUCCEEDED), false), listing_without_landlock);
+        assert!(!attempt.refused(Status::Code(EINVAL), true), "{attempt:?}");
+        assert!(!attempt.refused(Status::Code(0), true), "{attempt:?}");
+        assert!(!attempt.refused(Status::Signal(SIGSEGV), true), "{attempt:?}");
+        assert!(attempt.refused(Status::Signal(31), true), "{attempt:?}");
+    }
+    // And live: the same acts by a plain program outside succeed where they can.
+    let control = Bench::new().outside(&[json!(["list", "/"])]);
+    assert!(control.worked(), "{control:?}");
+}
+
+pub fn policies() {
+    let bench = Bench::new();
+    let required = JailOptions { limits: Policy::Required, ..options(&bench) };
+    let error = bench.runtime().block_on(JailDriver::start(required)).expect_err("no cgroups");
+    assert!(matches!(error, DriverError::Start { code: "policy", .. }), "{error:?}");
+    assert!(error.remedy().is_some_and(|remedy| remedy.contains("best-effort")), "{error:?}");
+}
+
+pub fn receipt() {
+    let bench = Bench::new();
+    let driver = bench.runtime().block_on(JailDriver::start(options(&bench))).expect("a driver");
+    let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    let dir = |name: &str| -> PathBuf { bench.path(name) };
+    let spec = ContainerSpec {
+        name: "roundtable-sandbox-0123456789abcdef-01234567".to_owned(),
+        image: "turnjail-worker".to_owned(),
+        run_dir: dir("run"),
+        workspace_dir: dir("workspace"),
+        channel_dir: None,
+        uid,
+        gid,
+        limits: Limits::default(),
+    };
+    // Not a turn: the real worker says so in its own way.
+    let never = CancellationToken::new();
+    let run = driver.run(&spec, b"{}", &never, &());
+    let error = bench.runtime().block_on(run).expect_err("an invalid turn");
+    let DriverError::Worker { worker_code, receipt, .. } = error else { panic!("{error:?}") };
+    assert_eq!(worker_code.as_deref(), Some("invalid_turn"));
+    assert_eq!(receipt.profile, Some(Profile::Sealed.as_str()));
+    assert!(receipt.image_digest.is_some_and(|digest| digest.starts_with("sha256:")));
+    let share = receipt.limits.iter().find(|limit| limit.name == "cpu share").expect("a line");
+    assert_eq!(share.by, None, "no mechanism here enforces a CPU share");
+    let facts = driver.facts();
+    let landlock = receipt.walls.iter().find(|wall| wall.name == "file access").expect("a wall");
+    assert_eq!(landlock.state == WallState::Absent, facts.landlock_abi == 0);
+}
