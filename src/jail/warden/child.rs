@@ -174,13 +174,13 @@ fn no_privileges(jail: &Prepared) -> Done {
 /// After all mounts: a landlocked process may not mount.
 fn landlock(jail: &Prepared) -> Done {
     let Some(policy) = jail.ruleset else { return Ok(()) };
+    let look = |path: &CStr| open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    let program = look(&jail.program).map_err(fail(Step::Exec))?;
     let make = || {
         let ruleset = sys::landlock_create(&policy.attributes, policy.attribute_bytes)?;
-        let grant = |path: &CStr, rights| {
-            let place = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-            sys::landlock_grant(ruleset.as_fd(), place.as_fd(), rights)
-        };
-        grant(&jail.program, policy.program_rights)?;
+        let grant =
+            |path: &CStr, rights| sys::landlock_grant(ruleset.as_fd(), look(path)?.as_fd(), rights);
+        sys::landlock_grant(ruleset.as_fd(), program.as_fd(), policy.program_rights)?;
         for rule in policy.rules.iter().filter(|rule| jail.has(rule.path)) {
             grant(rule.path, rule.rights)?;
         }

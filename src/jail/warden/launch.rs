@@ -57,6 +57,8 @@ fn control_socket() -> Option<OwnedFd> {
 /// Nothing of the host's process state stays: signals, session, descriptors, umask, core dumps.
 fn become_private() -> Result<(), Failure> {
     let setup = failure(Step::WardenSetup);
+    // Executed through a descriptor, the program would go by its number.
+    nix::sys::prctl::set_name(c"turnjail-warden").map_err(&setup)?;
     sys::reset_signals();
     // Fails for the leader of a process group, which a child of the host is not.
     setsid().map_err(&setup)?;
