@@ -32,6 +32,8 @@ pub fn run(arguments: &[&[u8]]) -> i32 {
     if sys::forbid_dumps().is_err() {
         return fail(WorkerCode::Io);
     }
+    // A panic's message may hold content, and aborting takes signals that a jail does not let pass.
+    std::panic::set_hook(Box::new(|_| std::process::exit(fail(WorkerCode::Internal))));
     match arguments::parse(arguments) {
         Ok(Command::Turn(places)) => answer_turn(&places),
         Ok(Command::Version) => {

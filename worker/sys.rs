@@ -16,14 +16,13 @@ pub use rustix::fs::FileType;
 pub use rustix::io::Errno;
 
 /// The system calls of the worker: those made here, then those of the C library around it (start,
-/// memory, time, end). What the program has no use for is not in its binary's way either: no threads,
-/// no signals, no processes, no terminal.
+/// memory, time, end). No threads, signals, processes, terminals, no position in a file.
 pub const SYSTEM_CALLS: &[&str] = &[
     // Here.
     "prctl",      // PR_SET_DUMPABLE, 0
     "read",       // standard input, files, the broker's socket
     "write",      // standard output and error, staged files
-    "openat",     // always O_CLOEXEC | O_NOFOLLOW, but for the places of the command line
+    "openat",     // always O_CLOEXEC; O_NOFOLLOW but for the places of the command line
     "newfstatat", // AT_SYMLINK_NOFOLLOW
     "fstat",
     "getdents64",
@@ -37,20 +36,20 @@ pub const SYSTEM_CALLS: &[&str] = &[
     "connect",
     "sendto", // MSG_NOSIGNAL, no address
     // The C library.
-    "execve", // once, by what starts it
-    "arch_prctl",
+    "execve",     // once, by what starts it
+    "arch_prctl", // ARCH_SET_FS, x86_64
     "set_tid_address",
-    "set_robust_list",
-    "rseq",
-    "prlimit64",
-    "readlinkat",
-    "mprotect",
+    "set_robust_list", // glibc
+    "rseq",            // glibc
+    "prlimit64",       // glibc: RLIMIT_STACK, read only
+    "readlink",        // glibc: /proc/self/exe, which need not exist
+    "readlinkat",      // the same on aarch64
+    "mprotect",        // glibc: PROT_READ
     "brk",
-    "mmap",
+    "mmap", // private and anonymous, never executable
     "munmap",
     "mremap",
-    "madvise",
-    "clock_gettime",
+    "clock_gettime", // where the vDSO cannot
     "exit_group",
 ];
 

@@ -33,11 +33,13 @@ pub enum WorkerCode {
     /// The allocator got no memory; goes with
     /// [`EXIT_OUT_OF_MEMORY`](crate::limits::EXIT_OUT_OF_MEMORY).
     OutOfMemory,
+    /// A fault of the worker itself; its message is kept back, since it may hold content.
+    Internal,
 }
 
 impl WorkerCode {
     /// Every code.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::InvalidTurn,
         Self::InvalidHistory,
         Self::InvalidMemory,
@@ -50,6 +52,7 @@ impl WorkerCode {
         Self::TimeZone,
         Self::Io,
         Self::OutOfMemory,
+        Self::Internal,
     ];
 
     /// The word on the wire.
@@ -67,6 +70,7 @@ impl WorkerCode {
             Self::TimeZone => "time_zone",
             Self::Io => "io",
             Self::OutOfMemory => "out_of_memory",
+            Self::Internal => "internal",
         }
     }
 
