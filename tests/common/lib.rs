@@ -8,6 +8,8 @@ mod account;
 pub mod acts;
 mod facts;
 pub mod jails;
+mod program;
+pub mod script;
 
 use std::process::ExitCode;
 
@@ -15,6 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 pub use account::ordinary;
 pub use facts::Fact;
+pub use program::program;
 
 /// A test of this package: a name that says what must be true, what the machine must have for it, and
 /// the check.

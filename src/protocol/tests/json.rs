@@ -112,7 +112,8 @@ proptest! {
         let number = f64::from_bits(bits);
         prop_assume!(number.is_finite());
         let text = stringify(&Value::from(number));
-        prop_assert_eq!(text.parse::<f64>().unwrap(), number);
+        let read = text.parse::<f64>().unwrap();
+        prop_assert!(read.to_bits() == number.to_bits() || number == 0.0);
         prop_assert!(!text.contains(".0e") && !text.ends_with(".0"));
     }
 }
