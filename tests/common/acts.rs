@@ -120,6 +120,19 @@ impl Bench {
         Report::new(&ended.stdout, ended.exit.status, Some(ended.reason))
     }
 
+    /// An act that sleeps under any profile, none of whose calls is made for sleeping: it waits for
+    /// somebody to open the other end of a FIFO, which nobody does.
+    ///
+    /// # Panics
+    /// When the FIFO cannot be made.
+    pub fn sleep(&self) -> Value {
+        let path = self.path("workspace").join("never");
+        if !path.exists() {
+            nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+        }
+        json!(["wait", "/workspace/never"])
+    }
+
     /// Does the acts as a plain process of the same user, with nothing between it and the host.
     pub fn outside(&self, acts: &[Value]) -> Report {
         let mut command = Command::new(self.path("root").join("worker"));

@@ -82,12 +82,15 @@ pub fn file_size() {
     let within = ended(&bench, limits(), &[json!(["fill", "/workspace/small", 1])]);
     assert_eq!(within.reason, ExitReason::Ok, "{}", within.cause());
     // Sparse: the size counts, not the blocks.
-    let open = call(numbers::OPENAT, json!([-100, "/workspace/large", 0o101, 0o600]));
-    let write = call(numbers::PWRITE64, json!([{"of": 0}, "x", 1, 1_u64 << 30]));
+    let large = fs::File::create(bench.path("workspace").join("large")).expect("a file");
+    large.set_len(1 << 30).expect("its size");
+    // O_WRONLY and O_APPEND.
+    let open = call(numbers::OPENAT, json!([-100, "/workspace/large", 0o2001, 0]));
+    let write = call(numbers::WRITE, json!([{"of": 0}, "x", 1]));
     let report = bench.acts(Profile::Sealed, &[open, write]);
     assert_eq!(report.last_error(), Some(EFBIG), "{report:?}");
     let size = fs::metadata(bench.path("workspace").join("large")).map_or(0, |m| m.len());
-    assert_eq!(size, 0);
+    assert_eq!(size, 1 << 30);
 }
 
 pub fn tmp() {

@@ -5,32 +5,38 @@ use serde_json::{Value, json};
 use crate::{call, files, misbehave, process, report};
 
 /// Does the acts in order and reports each. None when one is not understood; the rest is not done.
-pub fn perform(acts: &[Value], report: &mut dyn FnMut(&Value)) -> Option<()> {
+pub fn perform(acts: &[Value], arguments: &[String], report: &mut dyn FnMut(&Value)) -> Option<()> {
     let mut done = call::Done::default();
     for act in acts {
         let (name, parameters) = act.as_array()?.split_first()?;
-        let outcome = one(name.as_str()?, parameters, &mut done)?;
+        let outcome = one(name.as_str()?, parameters, arguments, &mut done)?;
         report(&outcome);
         done.add(&outcome);
     }
     Some(())
 }
 
-fn one(name: &str, parameters: &[Value], done: &mut call::Done) -> Option<Value> {
+fn one(
+    name: &str,
+    parameters: &[Value],
+    arguments: &[String],
+    done: &mut call::Done,
+) -> Option<Value> {
     let text = |index: usize| parameters.get(index).and_then(Value::as_str);
     let number = |index: usize| parameters.get(index).and_then(Value::as_u64);
     Some(match name {
         "call" => call::system_call(number(0)?, parameters.get(1..)?, done)?,
         "int80" => call::int80(number(0)?, parameters.get(1..)?)?,
-        "arguments" => json!({"list": std::env::args().collect::<Vec<_>>()}),
+        "arguments" => json!({"list": arguments}),
         "environment" => environment(),
         "directory" => files::working_directory(),
         "read" => files::read(text(0)?),
         "list" => files::list(text(0)?),
         "status" => files::status(text(0)?),
-        "write" => files::write(text(0)?, text(1)?, number(2).unwrap_or(0o666)),
+        "write" => files::write(text(0)?, text(1)?, number(2).unwrap_or(0o600)),
         "descriptors" => files::descriptors(),
         "input" => report::text(&files::input()),
+        "wait" => files::wait(text(0)?),
         "connect" => files::connect(text(0)?),
         "child" => process::child(parameters.first()?.as_array()?),
         "execute" => report::value(process::execute(&process::strings(parameters)?)),
@@ -40,6 +46,8 @@ fn one(name: &str, parameters: &[Value], done: &mut call::Done) -> Option<Value>
         "touch" => misbehave::touch(number(0)?),
         "spin" => misbehave::spin(number(0)?),
         "sleep" => misbehave::sleep(number(0)?),
+        "crash" => call::crash(),
+        "abort" => std::process::abort(),
         "flood" => misbehave::flood(number(0)?, number(1)?),
         "fill" => misbehave::fill(text(0)?, number(1)?),
         "files" => misbehave::files(text(0)?, number(1)?),

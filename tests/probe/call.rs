@@ -5,6 +5,13 @@ use serde_json::{Value, json};
 
 use crate::report;
 
+/// Reads address 0, which is a fault.
+pub fn crash() -> ! {
+    // SAFETY: it is not; the fault is the purpose, and ends the process.
+    unsafe { std::ptr::with_exposed_provenance::<u8>(std::hint::black_box(0)).read_volatile() };
+    std::process::exit(3)
+}
+
 /// What earlier acts gave.
 #[derive(Default)]
 pub struct Done {
@@ -95,7 +102,8 @@ pub fn raw_call(number: u64, a: [u64; 6]) -> i64 {
     // SAFETY: this program exists to make calls that a test chose, in a jail or as a control. What
     // pointers point to lives until after the call; nothing else of this program's memory is at stake
     // that the test does not name itself.
-    let result = unsafe { libc::syscall(number as libc::c_long, a[0], a[1], a[2], a[3], a[4], a[5]) };
+    let result =
+        unsafe { libc::syscall(number as libc::c_long, a[0], a[1], a[2], a[3], a[4], a[5]) };
     if result == -1 {
         // SAFETY: the C library's own variable of this thread.
         return -i64::from(unsafe { *libc::__errno_location() });

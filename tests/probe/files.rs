@@ -97,15 +97,13 @@ pub fn list(path: &str) -> Value {
 /// Mode, device, inode, owner, group, size, device number.
 pub fn status(path: &str) -> Value {
     let path = c_string(path);
-    // SAFETY: all zeroes is a stat, which the call fills; the path ends with NUL.
-    let (status, result) = unsafe {
-        let mut status: libc::stat = std::mem::zeroed();
-        let flags = libc::AT_SYMLINK_NOFOLLOW;
-        let result = libc::fstatat(libc::AT_FDCWD, path.as_ptr(), &raw mut status, flags);
-        (status, result)
-    };
+    // SAFETY: all zeroes is a stat, which the call fills.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let (at, flags) = (libc::AT_FDCWD as u64, libc::AT_SYMLINK_NOFOLLOW as u64);
+    let place = &raw mut status as u64;
+    let result = raw(libc::SYS_newfstatat, [at, path.as_ptr() as u64, place, flags]);
     if result != 0 {
-        return report::error(&std::io::Error::last_os_error());
+        return report::value(result);
     }
     let (device, inode) = (status.st_dev, status.st_ino);
     json!({"list": [status.st_mode, device, inode, status.st_uid, status.st_gid, status.st_size, status.st_rdev]})
@@ -127,11 +125,8 @@ pub fn descriptors() -> Value {
     let mut open = Vec::new();
     for descriptor in 0..4096 {
         // SAFETY: all zeroes is a stat, which the call fills.
-        let (status, result) = unsafe {
-            let mut status: libc::stat = std::mem::zeroed();
-            let result = libc::fstat(descriptor, &raw mut status);
-            (status, result)
-        };
+        let mut status: libc::stat = unsafe { std::mem::zeroed() };
+        let result = raw(libc::SYS_fstat, [descriptor, &raw mut status as u64, 0, 0]);
         if result == 0 {
             open.push(json!([descriptor, status.st_mode]));
         }
@@ -146,6 +141,11 @@ pub fn working_directory() -> Value {
         return report::value(got);
     }
     report::text(&place[..got as usize - 1])
+}
+
+/// Opens the reading end of a FIFO.
+pub fn wait(path: &str) -> Value {
+    report::value(open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0))
 }
 
 pub fn connect(path: &str) -> Value {

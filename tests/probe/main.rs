@@ -24,9 +24,10 @@
 //! What is there:
 //! - `["arguments"]`, `["environment"]`, `["directory"]` (working directory)
 //! - `["read", PATH]`, `["list", PATH]`, `["status", PATH]` (mode, device, inode, owner as `list`)
-//! - `["write", PATH, TEXT, MODE?]` makes or replaces a file
+//! - `["write", PATH, TEXT, MODE?]` makes or replaces a file (mode 0600)
 //! - `["descriptors"]` those open from 0 to 4095, as `list` of `[number, mode]`
 //! - `["input"]` reads standard input to its end
+//! - `["wait", PATH]` opens a FIFO and so sleeps until somebody else opens its other end
 //! - `["connect", PATH]` connects to a Unix stream socket; a leading `@` means an abstract name
 //!
 //! Processes:
@@ -41,7 +42,10 @@
 //! - `["touch", MIB]` allocates and writes memory, `["spin", MILLISECONDS]` uses the processor,
 //!   `["sleep", MILLISECONDS]`, `["flood", DESCRIPTOR, BYTES]` writes a line without an end,
 //!   `["fill", PATH, MIB]` writes a file, `["files", DIRECTORY, N]` makes empty files,
-//!   `["print", TEXT]` writes to standard output as it is, `["exit", CODE]`
+//!   `["print", TEXT]` writes to standard output as it is, `["exit", CODE]`, `["crash"]` is a fault,
+//!   `["abort"]` is abort(3)
+
+#![no_main]
 
 mod acts;
 mod call;
@@ -50,20 +54,29 @@ mod misbehave;
 mod process;
 mod report;
 
-use std::process::ExitCode;
+use std::ffi::{CStr, c_char, c_int};
 
 use serde_json::Value;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let acts: Option<Vec<Value>> = if arguments == ["-"] {
+/// The C entry point. Rust's own makes calls at start that the sealed profile has no use for; the
+/// worker does without it too.
+#[allow(unsafe_code)]
+// SAFETY: no other symbol of this program is named main.
+#[unsafe(no_mangle)]
+extern "C" fn main(count: c_int, arguments: *const *const c_char) -> c_int {
+    let count = usize::try_from(count).unwrap_or_default();
+    let arguments: Vec<String> = (0..count)
+        // SAFETY: the C library passes `count` pointers to strings that end with NUL and live as long
+        // as the process.
+        .map(|index| unsafe { CStr::from_ptr(*arguments.add(index)) })
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let told = arguments.get(1..).unwrap_or_default();
+    let acts: Option<Vec<Value>> = if told == ["-"] {
         serde_json::from_slice(&files::input()).ok()
     } else {
-        arguments.iter().map(|text| serde_json::from_str(text).ok()).collect()
+        told.iter().map(|text| serde_json::from_str(text).ok()).collect()
     };
-    let Some(acts) = acts else { return ExitCode::from(2) };
-    match acts::perform(&acts, &mut report::to_stdout) {
-        Some(()) => ExitCode::SUCCESS,
-        None => ExitCode::from(2),
-    }
+    let done = acts.and_then(|acts| acts::perform(&acts, &arguments, &mut report::to_stdout));
+    if done.is_some() { 0 } else { 2 }
 }

@@ -71,7 +71,7 @@ pub fn child(acts: &[Value]) -> Value {
         let mut report = |line: &Value| {
             files::write_all(to, format!("{line}\n").as_bytes());
         };
-        if acts::perform(acts, &mut report).is_none() {
+        if acts::perform(acts, &[], &mut report).is_none() {
             leave(2);
         }
     });

@@ -16,7 +16,7 @@ mod general;
 pub mod machine;
 pub mod numbers;
 pub mod rule;
-mod sealed;
+pub mod sealed;
 #[cfg(test)]
 mod tests;
 

@@ -3,13 +3,18 @@
 use libc::{EINVAL, ENOTTY, EPERM};
 
 use crate::seccomp::{
-    arguments::{CREATING, MAP_GROWSDOWN, SET_ID_BITS},
+    arguments::CREATING,
     numbers as call,
     rule::{Clause, Rule, clear, demand, is},
 };
 
 /// Flags of clone that make namespaces: cgroup, UTS, IPC, user, pid, network, mount, and time.
 const NEW_NAMESPACES: u32 = 0x7e02_0000 | 0x80;
+
+/// `S_ISUID` and `S_ISGID`.
+const SET_ID_BITS: u32 = 0o6_000;
+/// `MAP_GROWSDOWN`.
+const MAP_GROWSDOWN: u32 = 0x100;
 
 const NO_SET_ID_1: &[Clause] = &[demand(&[clear(1, SET_ID_BITS)], EPERM)];
 const NO_SET_ID_2: &[Clause] = &[demand(&[clear(2, SET_ID_BITS)], EPERM)];

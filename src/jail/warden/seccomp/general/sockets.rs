@@ -3,10 +3,21 @@
 use libc::{EAFNOSUPPORT, ENOPROTOOPT, EOPNOTSUPP, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 
 use crate::seccomp::{
-    arguments::{DATAGRAM, INET, MSG_OOB, SOCKET_TYPE, SOL_SOCKET, STREAM, UNIX},
+    arguments::{STREAM, UNIX},
     numbers as call,
     rule::{Clause, Rule, clear, demand, is, masked},
 };
+
+/// `AF_INET` and `AF_INET6`.
+const INET: &[u32] = &[2, 10];
+/// `SOCK_DGRAM`.
+const DATAGRAM: u32 = 2;
+/// The bits of a socket's type that are the type.
+const SOCKET_TYPE: u32 = 0xf;
+/// `MSG_OOB`: urgent data, whose code for Unix sockets has been a way into the kernel.
+const MSG_OOB: u32 = 1;
+/// `SOL_SOCKET`.
+const SOL_SOCKET: u32 = 1;
 
 const UNIX_ONLY: &[Clause] = &[demand(&[is(0, &[UNIX])], EAFNOSUPPORT)];
 const NO_URGENT_DATA_2: &[Clause] = &[demand(&[clear(2, MSG_OOB)], EOPNOTSUPP)];

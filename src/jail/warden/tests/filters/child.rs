@@ -122,17 +122,6 @@ pub fn wait_for(pid: i64) -> i64 {
     })
 }
 
-/// Installs a handler for a signal, without SA_RESTART, that only returns.
-pub fn handle(signal: i32) -> i64 {
-    extern "C" fn handler(_: i32) {}
-    // SAFETY: a zeroed sigaction has no flags and an empty mask; the handler does nothing.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as extern "C" fn(i32) as usize;
-        i64::from(libc::sigaction(signal, &raw const action, std::ptr::null_mut()))
-    }
-}
-
 /// abort(3).
 pub fn abort() -> ! {
     // SAFETY: ends the process with SIGABRT.
