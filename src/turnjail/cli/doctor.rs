@@ -1,0 +1,166 @@
+//! `turnjail doctor`: each building block tried, then a real turn in a real jail.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use turnjail_jail::JailOptions;
+use turnjail_jail::doctor::{Check, State};
+use turnjail_runtime::{EventSender, TurnResult};
+
+use super::arguments::Common;
+use super::output::{Palette, Style, print_json, visible, write_out};
+use super::receipt::{self, as_json, time};
+use super::session::{self, block_on};
+use super::signals::{Interrupts, cancelled};
+use crate::config::{LogFormat, Logging};
+use crate::demo::{Demo, Place, request};
+use crate::error::{CliError, Exit};
+use crate::host;
+
+/// What the turn at the end says; the reply shows that model, broker and memory work.
+const SAYS: &str = "Please remember that my doctor is turnjail.";
+
+/// What was found out.
+struct Findings {
+    checks: Vec<Check>,
+    /// The turn at the end; none where a jail cannot be made.
+    turn: Option<Result<TurnResult, CliError>>,
+}
+
+/// Tries everything and prints a line each.
+pub fn run(common: &Common) -> Result<ExitCode, CliError> {
+    host::refuse_root("doctor")?;
+    let place = Place::new()?;
+    let options = options(common, &place)?;
+    session::log(Logging { level: tracing::Level::ERROR, format: LogFormat::Text });
+    let findings = block_on(examine(&place, options));
+    let removed = place.remove();
+    let findings = findings?;
+    removed?;
+    let exit = findings.exit();
+    if common.json {
+        print_json(&findings.as_json(exit))?;
+    } else {
+        write_out(findings.as_text(Palette::of_stdout()).as_bytes())?;
+    }
+    Ok(exit.map_or(ExitCode::SUCCESS, |exit| ExitCode::from(exit.code())))
+}
+
+/// The policies of the configuration where there is one; those of the defaults else.
+fn options(common: &Common, place: &Place) -> Result<JailOptions, CliError> {
+    if common.config.is_some() || common.default_file_exists() {
+        Ok(common.load()?.settings.jail_options())
+    } else {
+        Ok(JailOptions::new(place.images()))
+    }
+}
+
+async fn examine(place: &Place, options: JailOptions) -> Result<Findings, CliError> {
+    let mut interrupts = Interrupts::listen()?;
+    let checks = tokio::select! {
+        checks = turnjail_jail::doctor::doctor(&options) => checks,
+        exit = interrupts.next() => return Err(cancelled(exit)),
+    };
+    let broken = checks.iter().any(|check| check.state == State::Failed && !check.policy);
+    let turn = if broken { None } else { Some(turn(place, &mut interrupts).await) };
+    match turn {
+        Some(Err(error)) if error.code == "cancelled" => Err(error),
+        turn => Ok(Findings { checks, turn }),
+    }
+}
+
+/// A turn with whatever this host has: what a policy would refuse is among the checks already.
+async fn turn(place: &Place, interrupts: &mut Interrupts) -> Result<TurnResult, CliError> {
+    let demo = tokio::select! {
+        demo = Demo::start(place, JailOptions::new(place.images())) => demo?,
+        exit = interrupts.next() => return Err(cancelled(exit)),
+    };
+    let result =
+        session::answer(&demo.runtime, request(SAYS), EventSender::discard(), interrupts).await;
+    demo.runtime.dispose().await;
+    result
+}
+
+impl Findings {
+    fn exit(&self) -> Option<Exit> {
+        let failed = |policy| {
+            self.checks.iter().any(|check| check.state == State::Failed && check.policy == policy)
+        };
+        match &self.turn {
+            _ if failed(false) => Some(Exit::CannotJail),
+            None => Some(Exit::CannotJail),
+            Some(Err(error)) => Some(error.exit),
+            Some(Ok(result)) if !result.reply.ok => Some(Exit::Failed),
+            Some(Ok(_)) if failed(true) => Some(Exit::PolicyUnmet),
+            Some(Ok(_)) => None,
+        }
+    }
+
+    fn as_json(&self, exit: Option<Exit>) -> Value {
+        let turn = self.turn.as_ref().map(|turn| match turn {
+            Ok(result) => json!({ "ok": result.reply.ok, "receipt": as_json(&result.receipt) }),
+            Err(error) => json!({ "ok": false, "error": error.code, "cause": error.to_string() }),
+        });
+        json!({
+            "ok": exit.is_none(),
+            "exit": exit.map_or(0, Exit::code),
+            "checks": self.checks,
+            "turn": turn,
+        })
+    }
+
+    fn as_text(&self, palette: Palette) -> String {
+        let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+        let mut text: String =
+            self.checks.iter().map(|check| line(check, width, palette)).collect();
+        text.push('\n');
+        match &self.turn {
+            None => text.push_str("no turn was tried: a jail cannot be made here\n"),
+            Some(Err(error)) => {
+                text.push_str(&palette.paint(Style::Bad, "a real turn failed"));
+                for problem in &error.problems {
+                    let (cause, remedy) = (visible(&problem.cause), visible(&problem.remedy));
+                    text.push_str(&format!(": {cause}\n  remedy: {remedy}\n"));
+                }
+            }
+            Some(Ok(result)) => text.push_str(&self.turn_as_text(result, palette)),
+        }
+        text
+    }
+
+    fn turn_as_text(&self, result: &TurnResult, palette: Palette) -> String {
+        let run = &result.receipt.run;
+        let start = std::time::Duration::from_micros(run.timing.start_us);
+        let (start, whole) = (time(start), time(result.receipt.took));
+        let verdict = match self.exit() {
+            None => palette.paint(Style::Good, "turns can run here"),
+            Some(_) => {
+                palette.paint(Style::Bad, "turns can run here, but not under the policies set")
+            }
+        };
+        format!(
+            "a real turn ({}): jail started in {start}, whole turn {whole}\n{}\n{verdict}\n",
+            receipt::ran_by(run),
+            receipt::in_force(run, palette),
+        )
+    }
+}
+
+/// A building block: its verdict and evidence, then what is lost and what to do.
+fn line(check: &Check, width: usize, palette: Palette) -> String {
+    let (style, state) = match check.state {
+        State::Ok => (Style::Good, "ok"),
+        State::Degraded => (Style::Warning, "degraded"),
+        State::Failed => (Style::Bad, "failed"),
+    };
+    let state = palette.paint(style, &format!("{state:8}"));
+    let mut text = format!("{state}  {:width$}  {}\n", check.name, visible(&check.evidence));
+    let indent = 10 + width + 2;
+    if let Some(consequence) = &check.consequence {
+        text.push_str(&format!("{:indent$}lost: {} [{}]\n", "", visible(consequence), check.code));
+    }
+    if let Some(remedy) = &check.remedy {
+        text.push_str(&format!("{:indent$}remedy: {}\n", "", visible(remedy)));
+    }
+    text
+}

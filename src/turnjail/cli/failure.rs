@@ -1,0 +1,107 @@
+//! Errors of the layers below to the command line's: cause, remedy, exit code.
+
+use turnjail_driver::DriverError;
+use turnjail_runtime::{SetupError, TurnError};
+
+use crate::error::{CliError, Exit};
+
+/// The code of a required policy that is not met.
+const POLICY: &str = "policy";
+
+/// Why a runtime did not start.
+pub fn setup(error: &SetupError) -> CliError {
+    let exit = match error {
+        SetupError::Driver(error) => driver_exit(error),
+        SetupError::Broker(turnjail_broker::SetupError::Mcp { .. }) => Exit::Failed,
+        _ => Exit::Usage,
+    };
+    let fallback = "change the setting; `turnjail config check` shows what is in effect";
+    CliError::new(exit, error.code(), error, error.remedy().unwrap_or(fallback))
+}
+
+/// Why a driver did not start.
+pub fn driver(error: &DriverError) -> CliError {
+    let fallback = "run `turnjail doctor`";
+    CliError::new(driver_exit(error), error.code(), error, error.remedy().unwrap_or(fallback))
+}
+
+/// Why a turn gave no reply.
+pub fn turn(error: &TurnError) -> CliError {
+    let (exit, fallback) = match error {
+        TurnError::ChannelBusy
+        | TurnError::QueueFull { .. }
+        | TurnError::WaitedTooLong { .. }
+        | TurnError::WorkspaceBusy { .. }
+        | TurnError::Stopped { .. }
+        | TurnError::ShuttingDown => (Exit::Busy, "try again"),
+        TurnError::Timeout { .. } => {
+            (Exit::Timeout, "raise turn.timeout_s, or look why the model takes so long")
+        }
+        TurnError::TooLarge { .. } | TurnError::Refused { .. } => {
+            (Exit::Usage, "change what is asked; `turnjail turn --help` shows how")
+        }
+        TurnError::Driver(error) => (driver_exit(error), "run `turnjail doctor`"),
+        TurnError::WorkerFailed { code, .. } => (Exit::Failed, worker_remedy(code.as_deref())),
+        _ => (Exit::Failed, "run it again with TURNJAIL_LOG_LEVEL=debug to see more"),
+    };
+    CliError::new(exit, error.code(), error, error.remedy().unwrap_or(fallback))
+}
+
+fn driver_exit(error: &DriverError) -> Exit {
+    match error {
+        DriverError::Start { code, .. } if *code == POLICY => Exit::PolicyUnmet,
+        DriverError::Start { .. } => Exit::CannotJail,
+        DriverError::Image { .. } | DriverError::Spec(_) => Exit::Usage,
+        _ => Exit::Failed,
+    }
+}
+
+/// What to do about a worker's own failure code.
+fn worker_remedy(code: Option<&str>) -> &'static str {
+    match code {
+        Some("model_refused") => {
+            "check model.url, model.name and the key; TURNJAIL_LOG_LEVEL=warn shows what the endpoint did"
+        }
+        Some("model_invalid" | "no_final_text" | "too_many_calls") => {
+            "the model answered badly: try again, or use another model"
+        }
+        Some("invalid_history" | "invalid_memory") => {
+            "the channel's stored state is broken: set its file aside in the workspace"
+        }
+        Some("tool_descriptions" | "request_budget") => {
+            "declare fewer or shorter tools, or raise budgets"
+        }
+        Some("time_zone") => "set turn.time_zone to an IANA name such as Europe/Berlin",
+        _ => "run it again with TURNJAIL_LOG_LEVEL=debug to see more",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_way_of_not_answering_has_its_exit_code() {
+        for (error, exit) in [
+            (TurnError::ChannelBusy, Exit::Busy),
+            (TurnError::QueueFull { waiting: 4 }, Exit::Busy),
+            (TurnError::WorkspaceBusy { holder: "process 1".into() }, Exit::Busy),
+            (TurnError::Stopped { waiting: false }, Exit::Busy),
+            (TurnError::Timeout { after: Duration::from_secs(1) }, Exit::Timeout),
+            (TurnError::Refused { problem: "no".into() }, Exit::Usage),
+            (TurnError::Driver(start("userns-disabled")), Exit::CannotJail),
+            (TurnError::Driver(start(POLICY)), Exit::PolicyUnmet),
+            (TurnError::Driver(DriverError::Cancelled), Exit::Failed),
+        ] {
+            let said = turn(&error);
+            assert_eq!(said.exit, exit, "{error}");
+            assert!(!said.problems[0].remedy.is_empty());
+        }
+    }
+
+    fn start(code: &'static str) -> DriverError {
+        DriverError::Start { code, cause: "no".into(), remedy: None }
+    }
+}

@@ -1,0 +1,47 @@
+//! The commands. Each file is one; this one says what there is and how it ends.
+
+mod arguments;
+mod config;
+mod demo;
+mod doctor;
+pub mod failure;
+mod manual;
+mod output;
+mod progress;
+mod receipt;
+mod session;
+mod signals;
+mod turn;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::CliError;
+use arguments::{Arguments, Command, ConfigCommand};
+pub use output::report;
+
+/// Reads the command line, runs the command, and prints what went wrong, once.
+pub fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return arguments::refuse(&error),
+    };
+    let json = arguments.common.json;
+    match dispatch(&arguments) {
+        Ok(code) => code,
+        Err(error) => report(&error, json),
+    }
+}
+
+fn dispatch(arguments: &Arguments) -> Result<ExitCode, CliError> {
+    let common = &arguments.common;
+    match &arguments.command {
+        Command::Demo => demo::run(common),
+        Command::Turn(turn) => turn::run(common, turn),
+        Command::Config(ConfigCommand::Check) => config::check(common),
+        Command::Doctor => doctor::run(common),
+        Command::Completions { shell } => manual::completions(*shell),
+        Command::Man => manual::page(),
+    }
+}

@@ -1,0 +1,88 @@
+//! From settings to a runtime that takes turns, and one turn through it.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use turnjail_jail::JailDriver;
+use turnjail_runtime::{EventSender, SandboxRuntime, TurnRequest, TurnResult};
+
+use super::failure;
+use super::signals::{Interrupts, cancelled};
+use crate::config::{LogFormat, Logging, Settings};
+use crate::error::{CliError, Exit};
+
+/// Turns the log on: lines on standard error, of turnjail's own crates and nobody else's, so that no
+/// library prints a header or a body.
+pub fn log(logging: Logging) {
+    let targets = Targets::new().with_target("turnjail", logging.level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(targets);
+    match logging.format {
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
+        LogFormat::Text => {
+            let plain = !std::io::stderr().is_terminal()
+                || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            registry.with(lines.with_ansi(!plain).with_target(false)).init();
+        }
+    }
+}
+
+/// Runs a command's future. What it leaves in the background has a moment to end.
+pub fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            CliError::new(
+                Exit::Failed,
+                "threads",
+                format_args!("threads cannot be started: {error}"),
+                "raise the limits of processes and open files (ulimit -u, ulimit -n)",
+            )
+        })?;
+    let result = runtime.block_on(future);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+/// Starts driver, broker and runtime, and checks that the image can run here.
+pub async fn start(settings: &Settings) -> Result<SandboxRuntime, CliError> {
+    let mut options = settings.sandbox_options()?;
+    if let Some(log) = settings.audit_log()? {
+        options = options.audit(log);
+    }
+    let driver = JailDriver::start(settings.jail_options()).await;
+    let driver = driver.map_err(|error| failure::driver(&error))?;
+    let runtime = SandboxRuntime::new(options, Arc::new(driver)).await;
+    let runtime = runtime.map_err(|error| failure::setup(&error))?;
+    match runtime.verify_image().await {
+        Ok(()) => Ok(runtime),
+        Err(error) => {
+            runtime.dispose().await;
+            Err(failure::setup(&error))
+        }
+    }
+}
+
+/// One turn. A signal cancels it, and this returns only when nothing of it is left.
+pub async fn answer(
+    runtime: &SandboxRuntime,
+    request: TurnRequest,
+    events: EventSender,
+    interrupts: &mut Interrupts,
+) -> Result<TurnResult, CliError> {
+    let turn = runtime.run_turn_observed(request, events);
+    let exit = tokio::select! {
+        result = turn => return result.map_err(|error| failure::turn(&error)),
+        exit = interrupts.next() => exit,
+    };
+    // The turn's future is gone, which ended the turn; its clean-up goes on by itself.
+    runtime.dispose().await;
+    Err(cancelled(exit))
+}

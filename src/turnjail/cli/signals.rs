@@ -1,0 +1,53 @@
+//! Ctrl-C, SIGTERM and SIGHUP: the turn is cancelled and cleaned up, however often they come.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::error::{CliError, Exit};
+
+/// Listens from now on. While it lives, none of the three ends the process by itself, so that a second
+/// Ctrl-C cannot interrupt the clean-up that the first one began.
+pub struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Interrupts {
+    /// Starts listening; needs a tokio runtime.
+    pub fn listen() -> Result<Self, CliError> {
+        let on = |kind| {
+            signal(kind).map_err(|error| {
+                CliError::new(
+                    Exit::Failed,
+                    "signals",
+                    format_args!("signals cannot be listened for: {error}"),
+                    "raise the limit of open files (ulimit -n)",
+                )
+            })
+        };
+        Ok(Self {
+            interrupt: on(SignalKind::interrupt())?,
+            terminate: on(SignalKind::terminate())?,
+            hang_up: on(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one and answers how the process should end.
+    pub async fn next(&mut self) -> Exit {
+        tokio::select! {
+            _ = self.interrupt.recv() => Exit::Interrupted,
+            _ = self.terminate.recv() => Exit::Terminated,
+            _ = self.hang_up.recv() => Exit::Terminated,
+        }
+    }
+}
+
+/// What a cancelled command says at its end.
+pub fn cancelled(exit: Exit) -> CliError {
+    CliError::new(
+        exit,
+        "cancelled",
+        "cancelled; nothing of the turn is left running",
+        "run the command again",
+    )
+}

@@ -1,0 +1,185 @@
+//! Settings to what the runtime, the broker and the jail are started with.
+
+use std::sync::Arc;
+
+use turnjail_broker::{
+    BrokerSettings, CallbackTarget, CallbackTool, CommandTool, Credential, CredentialHeader,
+    McpScope, McpServer, McpTool, McpTransport, OutputLimitField as BrokerOutputLimitField, Tool,
+};
+use turnjail_jail::{JailOptions, Policy};
+use turnjail_protocol::{Budgets, Files, ToolSpec};
+use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
+
+use super::model::OutputLimitField;
+use super::tools::{Text, ToolKind};
+use super::{SecretSource, Settings, mcp, tools};
+use crate::error::{CliError, Exit};
+
+impl Settings {
+    /// The options of the runtime. Reads the secrets that tools' commands are given.
+    pub fn sandbox_options(&self) -> Result<SandboxOptions, CliError> {
+        let turn = &self.turn;
+        let directories = &self.directories;
+        let mode =
+            if turn.guild_workspace { WorkspaceMode::Server } else { WorkspaceMode::Channel };
+        let budgets = Budgets {
+            prompt_bytes: self.budgets.prompt_bytes,
+            tool_result_bytes: self.budgets.tool_result_bytes,
+            request_bytes: self.budgets.request_bytes,
+        };
+        let mut options = SandboxOptions::new(
+            &turn.image,
+            &directories.run,
+            &directories.workspaces,
+            self.broker_settings()?,
+        )
+        .workspace(mode)
+        .time_zone(&turn.time_zone)
+        .memory_mb(turn.memory_mb)
+        .cpus(turn.cpus)
+        .pids(turn.pids)
+        .turn_timeout(turn.timeout)
+        .max_waiting(turn.max_waiting)
+        .budgets(budgets)
+        .skills(&turn.skills);
+        if let Some(prompt) = &turn.prompt {
+            options = options.prompt(prompt);
+        }
+        if let Some(wait) = turn.max_wait {
+            options = options.max_wait(wait);
+        }
+        if let Some(files) = self.files {
+            let (file, total) = (files.max_file_bytes, files.max_total_bytes);
+            options = options.files(Files { max_file_bytes: file, max_total_bytes: total });
+        }
+        Ok(options)
+    }
+
+    /// The audit log, opened.
+    pub fn audit_log(&self) -> Result<Option<Arc<AuditLog>>, CliError> {
+        let Some(file) = &self.audit else { return Ok(None) };
+        let log = AuditLog::open(file).map_err(|error| {
+            CliError::new(
+                Exit::Usage,
+                "audit",
+                format_args!("audit.file {} cannot be opened: {error}", file.display()),
+                "name a file in a directory that this user may write",
+            )
+        })?;
+        Ok(Some(Arc::new(log)))
+    }
+
+    /// The options of the jail driver.
+    pub fn jail_options(&self) -> JailOptions {
+        let policy = |required| if required { Policy::Required } else { Policy::BestEffort };
+        let mut options = JailOptions::new(self.directories.images.clone());
+        options.limits = policy(self.jail.limits_required);
+        options.landlock = policy(self.jail.landlock_required);
+        options.groups = policy(self.jail.groups_refused);
+        options
+    }
+
+    fn broker_settings(&self) -> Result<BrokerSettings, CliError> {
+        let model = &self.model;
+        let mut settings = BrokerSettings::new(&model.name, &model.url, credential(&model.api_key));
+        settings.credential_header = header(model.credential_header.as_deref());
+        settings.output_limit_field = match model.output_limit_field {
+            OutputLimitField::MaxTokens => BrokerOutputLimitField::MaxTokens,
+            OutputLimitField::MaxCompletionTokens => BrokerOutputLimitField::MaxCompletionTokens,
+        };
+        settings.max_output_tokens = model.max_output_tokens;
+        settings.extra_fields = model.extra_fields.clone();
+        settings.extra_headers = model.extra_headers.clone();
+        settings.model_timeout = model.timeout;
+        settings.retries = model.retries;
+        settings.max_calls = self.turn.max_calls;
+        settings.allow_http = model.allow_http;
+        settings.ca_file.clone_from(&model.ca_file);
+        settings.proxy.clone_from(&model.proxy);
+        settings.tools = self.tools.iter().map(host_tool).collect::<Result<_, _>>()?;
+        settings.mcp = self.mcp.iter().map(mcp_server).collect();
+        Ok(settings)
+    }
+}
+
+fn credential(source: &SecretSource) -> Credential {
+    match source {
+        SecretSource::None => Credential::None,
+        SecretSource::Environment(name) => Credential::Env(name.clone()),
+        SecretSource::File(path) => Credential::File(path.clone()),
+        SecretSource::Command(argv) => Credential::Command(argv.clone()),
+    }
+}
+
+fn header(name: Option<&str>) -> CredentialHeader {
+    name.map_or(CredentialHeader::Bearer, |name| CredentialHeader::Named(name.to_owned()))
+}
+
+fn host_tool(tool: &tools::Tool) -> Result<Tool, CliError> {
+    let spec = ToolSpec::new(&tool.name, &tool.description, tool.parameters.clone());
+    let callback = |target, api_key| {
+        let mut callback = CallbackTool::new(spec.clone(), target);
+        callback.credential = credential(api_key);
+        callback.validate = tool.validate;
+        Tool::from(callback)
+    };
+    Ok(match &tool.kind {
+        ToolKind::Command { argv, environment, timeout } => {
+            let mut command = CommandTool::new(spec, argv.clone());
+            for (name, text) in environment {
+                command.env.insert(name.clone(), value(&tool.name, name, text)?);
+            }
+            command.timeout = *timeout;
+            command.validate = tool.validate;
+            command.into()
+        }
+        ToolKind::Url { url, api_key } => callback(CallbackTarget::Url(url.clone()), api_key),
+        ToolKind::Socket { socket, request, api_key } => {
+            let target = CallbackTarget::Unix { socket: socket.clone(), path: request.clone() };
+            callback(target, api_key)
+        }
+    })
+}
+
+/// The text of a command's variable. A missing secret is the operator's mistake and stops the start.
+fn value(tool: &str, name: &str, text: &Text) -> Result<String, CliError> {
+    let missing = |what: String, remedy: &str| {
+        let cause = format!("tool {tool}: the variable {name} has no value: {what}");
+        CliError::new(Exit::Usage, "config", cause, remedy)
+    };
+    match text {
+        Text::Plain(text) => Ok(text.clone()),
+        Text::Secret(SecretSource::Environment(source)) => std::env::var(source).map_err(|_| {
+            missing(format!("the environment variable {source} is not set"), "set the variable")
+        }),
+        Text::Secret(SecretSource::File(path)) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                missing(format!("{} cannot be read: {error}", path.display()), "make it readable")
+            })?;
+            Ok(text.trim().to_owned())
+        }
+        Text::Secret(SecretSource::None | SecretSource::Command(_)) => {
+            Err(missing("its source is of no use here".to_owned(), "use env or file"))
+        }
+    }
+}
+
+fn mcp_server(server: &mcp::McpServer) -> McpServer {
+    let tools = server.tools.iter().map(|tool| {
+        let mut declared = match &tool.name {
+            Some(name) => McpTool::aliased(name, &tool.remote),
+            None => McpTool::named(&tool.remote),
+        };
+        if let Some((description, parameters)) = &tool.declared {
+            declared = declared.declare(description, parameters.clone());
+        }
+        declared.validate = tool.validate;
+        declared
+    });
+    let transport = McpTransport::Json { url: server.url.clone() };
+    let mut settings = McpServer::new(&server.name, transport, tools.collect());
+    settings.scope = if server.shared { McpScope::Host } else { McpScope::Channel };
+    settings.credential = credential(&server.api_key);
+    settings.credential_header = header(server.credential_header.as_deref());
+    settings
+}

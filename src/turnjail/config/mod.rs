@@ -1,0 +1,135 @@
+//! The configuration: a TOML file, environment variables and flags, checked whole before anything
+//! starts.
+//!
+//! Two stages. [`document`] reads the file exactly as typed and touches nothing of the host.
+//! [`settings`] then resolves every key through [`section`], which knows the allowed ranges, lets flags
+//! and variables win, and records where each value came from. A wrong value never stops the reading:
+//! all problems are reported at once. Secrets have no place in the file, only a source of one.
+
+mod apply;
+mod document;
+mod mcp;
+mod model;
+mod paths;
+mod secret;
+mod section;
+mod settings;
+mod tools;
+mod turn;
+
+use std::path::{Path, PathBuf};
+
+pub use document::Origin;
+pub use paths::Host;
+pub use secret::SecretSource;
+pub use section::{Overlay, variable};
+pub use settings::{LogFormat, Logging, Settings};
+
+use crate::error::{CliError, Exit, Problem};
+
+/// Something wrong in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Where it stands.
+    pub origin: Origin,
+    /// One line: what is wrong, without the text of any value.
+    pub cause: String,
+    /// One line: what is allowed.
+    pub remedy: String,
+}
+
+/// A value in effect and where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effective {
+    /// For example `limits.memory_mb`.
+    pub key: String,
+    /// The value; null when it is not set. Never a secret.
+    pub value: serde_json::Value,
+    /// Where it was said.
+    pub origin: Origin,
+}
+
+/// A checked configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// The file it was read from.
+    pub file: PathBuf,
+    /// What everything is set to.
+    pub settings: Settings,
+    /// The same as a list for people, with origins.
+    pub effective: Vec<Effective>,
+}
+
+/// Reads and checks the configuration `file`.
+pub fn load(file: &Path, overlay: Overlay, host: &Host) -> Result<Config, CliError> {
+    let text = read(file)?;
+    let base = file.parent().unwrap_or(Path::new("/"));
+    match resolve(&text, overlay, host, base) {
+        Ok((settings, effective)) => Ok(Config { file: file.to_owned(), settings, effective }),
+        Err(findings) => Err(refusal(file, &findings)),
+    }
+}
+
+/// Text to settings; relative paths in it start at `base`.
+fn resolve(
+    text: &str,
+    overlay: Overlay,
+    host: &Host,
+    base: &Path,
+) -> Result<(Settings, Vec<Effective>), Vec<Finding>> {
+    let document = document::parse(text).map_err(|finding| vec![finding])?;
+    let reader = section::Reader::new(overlay);
+    let settings = Settings::read(reader.root(&document), &paths::Base { host, directory: base });
+    let (effective, findings) = reader.finish();
+    match settings {
+        Some(settings) if findings.is_empty() => Ok((settings, effective)),
+        _ => Err(findings),
+    }
+}
+
+fn read(file: &Path) -> Result<String, CliError> {
+    let refuse = |cause: String, remedy: &str| CliError::new(Exit::Usage, "config", cause, remedy);
+    let shown = file.display();
+    let metadata = std::fs::metadata(file).map_err(|error| {
+        refuse(
+            format!("the configuration {shown} cannot be read: {error}"),
+            "copy turnjail.example.toml there, or name another file with --config",
+        )
+    })?;
+    if !metadata.is_file() {
+        return Err(refuse(format!("the configuration {shown} is not a file"), "name a TOML file"));
+    }
+    if metadata.len() > document::FILE_BYTES as u64 {
+        return Err(refuse(
+            format!("the configuration {shown} has more than {} bytes", document::FILE_BYTES),
+            "name a TOML file; turnjail.example.toml shows how one looks",
+        ));
+    }
+    std::fs::read_to_string(file).map_err(|error| {
+        refuse(
+            format!("the configuration {shown} cannot be read: {error}"),
+            "make it readable UTF-8 text",
+        )
+    })
+}
+
+fn refusal(file: &Path, findings: &[Finding]) -> CliError {
+    let mut findings: Vec<_> = findings.iter().collect();
+    findings.sort_by_key(|finding| match finding.origin {
+        Origin::Line(line) => line,
+        _ => usize::MAX,
+    });
+    let problems = findings.into_iter().map(|finding| {
+        let place = match &finding.origin {
+            Origin::Line(line) => format!("{}:{line}: ", file.display()),
+            Origin::Environment(name) => format!("environment {name}: "),
+            Origin::Flag(flag) => format!("{flag}: "),
+            Origin::Default => format!("{}: ", file.display()),
+        };
+        Problem { cause: format!("{place}{}", finding.cause), remedy: finding.remedy.clone() }
+    });
+    CliError { problems: problems.collect(), exit: Exit::Usage, code: "config".to_owned() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! The resolved stage: every setting with its type, defaults filled in.
+
+use std::path::PathBuf;
+
+use super::mcp::McpServer;
+use super::model::Model;
+use super::paths::{Base, Directories, path, shown_option};
+use super::section::Section;
+use super::tools::Tool;
+use super::turn::{Budgets, Files, Turn};
+
+/// Everything that a configuration says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `[model]`.
+    pub model: Model,
+    /// `[turn]` and `[limits]`.
+    pub turn: Turn,
+    /// `[budgets]`.
+    pub budgets: Budgets,
+    /// `[files]`; none when the tools are off.
+    pub files: Option<Files>,
+    /// `[directories]`.
+    pub directories: Directories,
+    /// `[jail]`.
+    pub jail: Jail,
+    /// `[[tools]]`.
+    pub tools: Vec<Tool>,
+    /// `[[mcp]]`.
+    pub mcp: Vec<McpServer>,
+    /// `[log]`.
+    pub log: Logging,
+    /// `[audit]`: the file that gets a line for every turn, if any.
+    pub audit: Option<PathBuf>,
+}
+
+/// `[jail]`: what must be in force for a turn to run at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Jail {
+    /// Whether turns are refused where cgroup limits cannot be had.
+    pub limits_required: bool,
+    /// Whether turns are refused where landlock cannot be had.
+    pub landlock_required: bool,
+    /// Whether turns are refused while this user is in a privileged group.
+    pub groups_refused: bool,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logging {
+    /// The least severe level that is written.
+    pub level: tracing::Level,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Settings {
+    /// Reads every section; none when something is missing or wrong, which the reader then knows.
+    pub(super) fn read(root: Section<'_>, base: &Base<'_>) -> Option<Self> {
+        let model = Model::read(root.section("model"), base);
+        let turn = Turn::read(root.section("turn"), root.section("limits"), base);
+        let budgets = Budgets::read(root.section("budgets"));
+        let files = Files::read(root.section("files"));
+        let directories = Directories::read(root.section("directories"), base);
+        let jail = Jail::read(root.section("jail"));
+        let log = Logging::read(root.section("log"));
+        let audit = root.section("audit");
+        let audit_file = path(&audit, "file", base).map(Some).or_shown(None, shown_option);
+        audit.finish();
+        let tools = root.sections("tools").into_iter().map(|one| Tool::read(one, base));
+        let tools = tools.collect::<Vec<_>>().into_iter().collect::<Option<Vec<_>>>();
+        let mcp = root.sections("mcp").into_iter().map(|one| McpServer::read(one, base));
+        let mcp = mcp.collect::<Vec<_>>().into_iter().collect::<Option<Vec<_>>>();
+        root.finish();
+        Some(Self {
+            model: model?,
+            turn: turn?,
+            budgets,
+            files,
+            directories: directories?,
+            jail,
+            tools: tools?,
+            mcp: mcp?,
+            log,
+            audit: audit_file,
+        })
+    }
+}
+
+impl Jail {
+    fn read(section: Section<'_>) -> Self {
+        let policy = [("required", true), ("best-effort", false)];
+        let jail = Self {
+            limits_required: section.choice("limits", &policy, false),
+            landlock_required: section.choice("landlock", &policy, false),
+            groups_refused: section.choice("groups", &[("warn", false), ("refuse", true)], false),
+        };
+        section.finish();
+        jail
+    }
+}
+
+impl Logging {
+    fn read(section: Section<'_>) -> Self {
+        let level = section.choice(
+            "level",
+            &[
+                ("error", tracing::Level::ERROR),
+                ("warn", tracing::Level::WARN),
+                ("info", tracing::Level::INFO),
+                ("debug", tracing::Level::DEBUG),
+            ],
+            tracing::Level::WARN,
+        );
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        let format = section.choice("format", &formats, LogFormat::Text);
+        section.finish();
+        Self { level, format }
+    }
+}
