@@ -41,6 +41,15 @@ pub(crate) struct ModelPolicy {
     pub retries: u32,
 }
 
+impl BrokerSettings {
+    /// Checks every setting that can be checked without asking anybody, as [`Broker::start`] does first.
+    ///
+    /// [`Broker::start`]: crate::Broker::start
+    pub fn check(&self) -> Result<(), SetupError> {
+        Policy::check(self).map(drop)
+    }
+}
+
 impl Policy {
     /// Checks every setting that can be checked without asking anybody.
     pub fn check(settings: &BrokerSettings) -> Result<Self, SetupError> {

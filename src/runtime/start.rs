@@ -17,6 +17,18 @@ use crate::runtime::Host;
 use crate::settings::{Ids, Settings};
 use crate::skills::{self, Skills};
 
+impl SandboxOptions {
+    /// Checks everything that can be checked without making, asking or starting anything, as
+    /// [`SandboxRuntime::new`](crate::SandboxRuntime::new) does first. Skills are read.
+    pub fn check(&self) -> Result<(), SetupError> {
+        check::check(self)?;
+        let skills = Skills::load(&self.skills)?;
+        prompt(self, &skills)?;
+        with_skill_tool(self.clone(), &skills)?.broker.check()?;
+        Ok(())
+    }
+}
+
 /// Checks everything, then takes hold of the roots and starts the broker.
 pub(crate) async fn start(
     options: SandboxOptions,

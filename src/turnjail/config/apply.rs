@@ -1,5 +1,6 @@
 //! Settings to what the runtime, the broker and the jail are started with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use turnjail_broker::{
@@ -10,6 +11,7 @@ use turnjail_jail::{JailOptions, Policy};
 use turnjail_protocol::{Budgets, Files, ToolSpec};
 use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
 
+use super::mcp::Transport;
 use super::model::OutputLimitField;
 use super::tools::{Text, ToolKind};
 use super::{SecretSource, Settings, mcp, tools};
@@ -97,7 +99,7 @@ impl Settings {
         settings.ca_file.clone_from(&model.ca_file);
         settings.proxy.clone_from(&model.proxy);
         settings.tools = self.tools.iter().map(host_tool).collect::<Result<_, _>>()?;
-        settings.mcp = self.mcp.iter().map(mcp_server).collect();
+        settings.mcp = self.mcp.iter().map(mcp_server).collect::<Result<_, _>>()?;
         Ok(settings)
     }
 }
@@ -126,9 +128,7 @@ fn host_tool(tool: &tools::Tool) -> Result<Tool, CliError> {
     Ok(match &tool.kind {
         ToolKind::Command { argv, environment, timeout } => {
             let mut command = CommandTool::new(spec, argv.clone());
-            for (name, text) in environment {
-                command.env.insert(name.clone(), value(&tool.name, name, text)?);
-            }
+            command.env = variables(&format!("tool {}", tool.name), environment)?;
             command.timeout = *timeout;
             command.validate = tool.validate;
             command.into()
@@ -141,10 +141,20 @@ fn host_tool(tool: &tools::Tool) -> Result<Tool, CliError> {
     })
 }
 
+/// The environment of a command.
+fn variables(
+    whose: &str,
+    environment: &[(String, Text)],
+) -> Result<BTreeMap<String, String>, CliError> {
+    let values =
+        environment.iter().map(|(name, text)| Ok((name.clone(), value(whose, name, text)?)));
+    values.collect()
+}
+
 /// The text of a command's variable. A missing secret is the operator's mistake and stops the start.
-fn value(tool: &str, name: &str, text: &Text) -> Result<String, CliError> {
+fn value(whose: &str, name: &str, text: &Text) -> Result<String, CliError> {
     let missing = |what: String, remedy: &str| {
-        let cause = format!("tool {tool}: the variable {name} has no value: {what}");
+        let cause = format!("{whose}: the variable {name} has no value: {what}");
         CliError::new(Exit::Usage, "config", cause, remedy)
     };
     match text {
@@ -164,7 +174,7 @@ fn value(tool: &str, name: &str, text: &Text) -> Result<String, CliError> {
     }
 }
 
-fn mcp_server(server: &mcp::McpServer) -> McpServer {
+fn mcp_server(server: &mcp::McpServer) -> Result<McpServer, CliError> {
     let tools = server.tools.iter().map(|tool| {
         let mut declared = match &tool.name {
             Some(name) => McpTool::aliased(name, &tool.remote),
@@ -176,10 +186,17 @@ fn mcp_server(server: &mcp::McpServer) -> McpServer {
         declared.validate = tool.validate;
         declared
     });
-    let transport = McpTransport::Json { url: server.url.clone() };
+    let transport = match &server.transport {
+        Transport::Http(url) => McpTransport::StreamableHttp { url: url.clone() },
+        Transport::Json(url) => McpTransport::Json { url: url.clone() },
+        Transport::Command { argv, environment } => {
+            let env = variables(&format!("MCP server {}", server.name), environment)?;
+            McpTransport::Stdio { argv: argv.clone(), env }
+        }
+    };
     let mut settings = McpServer::new(&server.name, transport, tools.collect());
     settings.scope = if server.shared { McpScope::Host } else { McpScope::Channel };
     settings.credential = credential(&server.api_key);
     settings.credential_header = header(server.credential_header.as_deref());
-    settings
+    Ok(settings)
 }

@@ -5,15 +5,15 @@ use serde_json::{Map, Value};
 use super::paths::Base;
 use super::secret::SecretSource;
 use super::section::{Entry, Section};
-use super::tools::{parameters, tool_name};
+use super::tools::{Text, command, environment, parameters, tool_name};
 
 /// An MCP server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpServer {
     /// The name in its route.
     pub name: String,
-    /// Its URL.
-    pub url: String,
+    /// How to talk to it.
+    pub transport: Transport,
     /// Its credential.
     pub api_key: SecretSource,
     /// The header that carries the credential; none is `authorization: Bearer`.
@@ -22,6 +22,22 @@ pub struct McpServer {
     pub shared: bool,
     /// The tools that may be called.
     pub tools: Vec<McpTool>,
+}
+
+/// How to talk to an MCP server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Transport {
+    /// Streamable HTTP with sessions.
+    Http(String),
+    /// A stateless endpoint that answers with plain JSON.
+    Json(String),
+    /// A program on the host, over its standard streams.
+    Command {
+        /// The program and its arguments.
+        argv: Vec<String>,
+        /// Its environment beside PATH.
+        environment: Vec<(String, Text)>,
+    },
 }
 
 /// A tool of an MCP server.
@@ -40,7 +56,7 @@ pub struct McpTool {
 impl McpServer {
     pub(super) fn read(section: Section<'_>, base: &Base<'_>) -> Option<Self> {
         let name = tool_name(&section, "name").required();
-        let url = section.text("url", 2048).required();
+        let transport = Transport::read(&section, base);
         let api_key = SecretSource::read_or_none(&section, "api_key", base);
         let credential_header = section.text("credential_header", 256).optional();
         let shared = section.choice("scope", &[("channel", false), ("host", true)], false);
@@ -58,12 +74,42 @@ impl McpServer {
         section.finish();
         Some(Self {
             name: name?,
-            url: url?,
+            transport: transport?,
             api_key: api_key?,
             credential_header,
             shared,
             tools: tools.into_iter().collect::<Option<_>>()?,
         })
+    }
+}
+
+impl Transport {
+    fn read(section: &Section<'_>, base: &Base<'_>) -> Option<Self> {
+        match (section.has("command"), section.has("url")) {
+            (true, false) => {
+                let argv = command(section).required();
+                let environment = environment(section.section("environment"), base);
+                Some(Self::Command { argv: argv?, environment })
+            }
+            (false, true) => {
+                let url = section.text("url", 2048).required();
+                let plain = section.choice("transport", &[("http", false), ("json", true)], false);
+                let transport = if plain { Self::Json } else { Self::Http };
+                url.map(transport)
+            }
+            (both, _) => {
+                let what = if both { "is not the only way given" } else { "is missing" };
+                section.find(
+                    section.origin(),
+                    format_args!("{} {what}", section.name("url")),
+                    "give exactly one of url and command",
+                );
+                for key in ["command", "url", "transport", "environment"] {
+                    section.skip(key);
+                }
+                None
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::mcp::Transport;
 use super::tools::{Text, ToolKind};
 use super::turn::Files;
 use super::*;
@@ -355,6 +356,7 @@ tools = [
     );
     let server = plain(&text).mcp.remove(0);
     assert!(server.shared);
+    assert_eq!(server.transport, Transport::Http("https://s.example/mcp".into()));
     assert_eq!(server.api_key, SecretSource::None);
     let names: Vec<_> =
         server.tools.iter().map(|t| (t.name.as_deref(), t.remote.as_str())).collect();
@@ -362,6 +364,19 @@ tools = [
     assert_eq!(server.tools[1].declared, None);
     assert_eq!(server.tools[2].declared.as_ref().unwrap().0, "The time.");
     assert!(server.tools[2].validate);
+}
+
+#[test]
+fn an_mcp_server_is_a_url_or_a_program() {
+    let server = |said: &str| format!("{LEAST}\n[[mcp]]\nname = \"s\"\ntools = [\"t\"]\n{said}\n");
+    let json = plain(&server("url = \"https://s.example\"\ntransport = \"json\"")).mcp.remove(0);
+    assert_eq!(json.transport, Transport::Json("https://s.example".into()));
+    let program = plain(&server("command = [\"srv\"]\nenvironment = { A = \"b\" }")).mcp.remove(0);
+    let environment = vec![("A".to_owned(), Text::Plain("b".into()))];
+    assert_eq!(program.transport, Transport::Command { argv: vec!["srv".into()], environment });
+    for said in ["", "url = \"https://s.example\"\ncommand = [\"srv\"]"] {
+        assert_eq!(findings(&server(said))[0].remedy, "give exactly one of url and command");
+    }
 }
 
 #[test]
@@ -425,5 +440,50 @@ fn what_is_no_readable_file_is_refused_with_its_name() {
         let error = load(Path::new(path), Overlay::default(), &host()).unwrap_err();
         assert!(error.problems[0].cause.contains(path), "{error}");
         assert_eq!(error.exit, Exit::Usage);
+    }
+}
+
+/// The example with every commented setting switched on, but for what excludes another.
+fn whole_example() -> String {
+    const EXAMPLE: &str = include_str!("../../../turnjail.example.toml");
+    let lines = EXAMPLE.lines().map(|line| {
+        let setting = line.strip_prefix("# ").filter(|rest| {
+            let key = rest.split(" = ").next().unwrap_or_default();
+            let named =
+                rest.contains(" = ") && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+            (named && key != "prompt_file") || *rest == "[directories]"
+        });
+        setting.unwrap_or(line)
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn the_example_is_valid_as_it_stands_and_with_everything_switched_on() {
+    plain(include_str!("../../../turnjail.example.toml"));
+    let host = Host { uid: 1000, runtime_dir: Some("/run/user/1000".into()), ..host() };
+    let (settings, list) =
+        resolve(&whole_example(), Overlay::default(), &host, Path::new("/etc/bot")).unwrap();
+    assert!(settings.model.proxy.is_some() && settings.audit.is_some());
+    // Every setting that exists is in the example, so that it can be found there.
+    let absent: Vec<_> = list
+        .iter()
+        .filter(|one| one.origin == Origin::Default && !one.key.contains('['))
+        .map(|one| one.key.as_str())
+        .collect();
+    assert_eq!(absent, ["turn.prompt_file"]);
+}
+
+#[test]
+fn the_defaults_that_the_example_shows_are_the_defaults() {
+    let host = Host { uid: 1000, runtime_dir: Some("/run/user/1000".into()), ..host() };
+    let read =
+        |text: &str| resolve(text, Overlay::default(), &host, Path::new("/etc/bot")).unwrap().1;
+    let (example, least) = (read(&whole_example()), read(LEAST));
+    let told: Vec<_> =
+        least.iter().filter(|one| one.origin == Origin::Default && !one.value.is_null()).collect();
+    assert!(told.len() > 20);
+    for one in told {
+        assert_eq!(effective(&example, &one.key).value, one.value, "{}", one.key);
     }
 }

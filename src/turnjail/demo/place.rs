@@ -71,16 +71,20 @@ fn make(base: &Path) -> Result<TempDir, String> {
     if !base.is_absolute() || base.as_os_str().len() > LONGEST {
         return Err(format!("not an absolute path of at most {LONGEST} bytes"));
     }
-    let flags = statvfs(base).map_err(|errno| errno.to_string())?.flags();
-    if flags.contains(FsFlags::ST_NOEXEC) {
-        return Err("mounted noexec, so no worker could start from it".to_owned());
-    }
+    usable(statvfs(base).map_err(|errno| errno.to_string())?.flags())?;
     let private = std::fs::Permissions::from_mode(0o700);
     tempfile::Builder::new()
         .prefix("turnjail-demo-")
         .permissions(private)
         .tempdir_in(base)
         .map_err(|error| error.to_string())
+}
+
+fn usable(flags: FsFlags) -> Result<(), String> {
+    if flags.contains(FsFlags::ST_NOEXEC) {
+        return Err("mounted noexec, so no worker could start from it".to_owned());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -100,8 +104,9 @@ mod tests {
 
     #[test]
     fn where_no_worker_could_start_no_place_is_made() {
-        // /proc is noexec everywhere.
-        assert!(make(Path::new("/proc")).unwrap_err().contains("noexec"));
+        assert!(usable(FsFlags::ST_NOSUID | FsFlags::ST_NOEXEC).unwrap_err().contains("noexec"));
+        usable(FsFlags::ST_NOSUID).unwrap();
+        assert!(make(Path::new("/proc")).is_err());
         assert!(make(Path::new("relative")).is_err());
         assert!(make(Path::new(&format!("/{}", "x".repeat(LONGEST)))).is_err());
         assert!(make(Path::new("/nonexistent")).is_err());
