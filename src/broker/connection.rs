@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::handler::{Answer, TurnState};
-use crate::head::{self, HeadFault, MAX_HEAD_BYTES, MAX_HEADER_LINES};
+use crate::head::{self, HeadFault, MAX_HEAD_BYTES, MAX_HEADER_LINES, Start};
 use crate::rules::RequestHead;
 
 /// From the first byte expected to the end of the headers.
@@ -54,13 +54,15 @@ pub(crate) async fn serve(stream: UnixStream, turn: Arc<TurnState>) {
 
 /// Lets the HTTP library read the request and write the answer; gives the stream back after it.
 async fn answer(
-    start: Bytes,
+    start: Start,
     read: OwnedReadHalf,
     write: OwnedWriteHalf,
     turn: &TurnState,
 ) -> Option<(OwnedReadHalf, OwnedWriteHalf)> {
-    let stream = tokio::io::join(std::io::Cursor::new(start).chain(read), write);
-    let service = service_fn(|request| async { Ok::<_, Infallible>(respond(request, turn).await) });
+    let target = start.target;
+    let stream = tokio::io::join(std::io::Cursor::new(start.bytes).chain(read), write);
+    let service =
+        service_fn(|request| async { Ok::<_, Infallible>(respond(request, &target, turn).await) });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
@@ -76,12 +78,14 @@ async fn answer(
     Some((chain.into_inner().1, write))
 }
 
-async fn respond(request: Request<Incoming>, turn: &TurnState) -> Response<Full<Bytes>> {
+async fn respond(
+    request: Request<Incoming>,
+    target: &str,
+    turn: &TurnState,
+) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
-    let target = parts.uri.to_string();
     let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-    let head =
-        RequestHead { method: parts.method.as_str(), target: &target, headers: headers.collect() };
+    let head = RequestHead { method: parts.method.as_str(), target, headers: headers.collect() };
     let Answer { status, content_type, body } = turn.handle(&head, body).await;
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
