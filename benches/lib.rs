@@ -1,1 +1,74 @@
-//! Support for the benchmarks.
+//! What the benchmarks share: contenders that start the same program, measured in turn.
+//!
+//! The machine's speed drifts by more than the differences of interest, so contenders are measured A B C
+//! A B C ..., never one after the other, and the result is the ratio of their medians within one run.
+
+pub mod contenders;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Something that starts a program in a sealed place and waits until it has ended.
+pub trait Contender {
+    /// Its name in the table.
+    fn name(&self) -> &'static str;
+    /// One start; how long it took.
+    fn start(&mut self) -> Duration;
+}
+
+/// The times of one contender.
+#[derive(Debug, Clone)]
+pub struct Times {
+    /// Its name.
+    pub name: &'static str,
+    sorted: Vec<Duration>,
+}
+
+impl Times {
+    /// The time that a share of the starts stayed within: 0.5 is the median.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let last = self.sorted.len() - 1;
+        self.sorted[(last as f64 * share).round() as usize]
+    }
+}
+
+/// Measures the contenders in turn, `rounds` times after a warm-up.
+pub fn side_by_side(contenders: &mut [Box<dyn Contender>], rounds: usize) -> Vec<Times> {
+    let mut all: Vec<Vec<Duration>> = contenders.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds + rounds / 10 {
+        for (contender, times) in contenders.iter_mut().zip(&mut all) {
+            let time = contender.start();
+            if round >= rounds / 10 {
+                times.push(time);
+            }
+        }
+    }
+    let names = contenders.iter().map(|contender| contender.name());
+    names
+        .zip(all)
+        .map(|(name, mut sorted)| {
+            sorted.sort_unstable();
+            Times { name, sorted }
+        })
+        .collect()
+}
+
+/// Prints the table with the ratio of each median to that of the first contender, and the same as JSON.
+pub fn report(times: &[Times]) {
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    let floor = ms(times[0].quantile(0.5));
+    println!("{:<34} {:>10} {:>10} {:>9}", "", "median ms", "p95 ms", "x floor");
+    for times in times {
+        let (median, p95) = (ms(times.quantile(0.5)), ms(times.quantile(0.95)));
+        println!("{:<34} {median:>10.3} {p95:>10.3} {:>9.2}", times.name, median / floor);
+    }
+    let rows: Vec<Value> = times
+        .iter()
+        .map(|times| {
+            let (median, p95) = (ms(times.quantile(0.5)), ms(times.quantile(0.95)));
+            json!({"name": times.name, "median_ms": median, "p95_ms": p95, "ratio": median / floor})
+        })
+        .collect();
+    println!("{}", json!({ "starts": rows }));
+}

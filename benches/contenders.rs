@@ -1,0 +1,180 @@
+//! The contenders: the bare floor, turnjail's jail, and bubblewrap where it is installed.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use turnjail_driver::{ExitReason, Limits};
+use turnjail_jail::client::Client;
+use turnjail_jail::{JailSpec, Mount, Profile, Target, run};
+
+use crate::Contender;
+
+static PROGRAM: &[u8] = include_bytes!(env!("TURNJAIL_FLOOR"));
+
+/// The directories that every contender mounts, and the program that it starts.
+#[derive(Debug, Clone)]
+pub struct Place {
+    directory: PathBuf,
+}
+
+impl Place {
+    /// Lays out the directories below `directory`.
+    pub fn new(directory: &Path) -> Self {
+        for name in ["root", "workspace", "run"] {
+            make_dir(&directory.join(name));
+        }
+        let root = directory.join("root");
+        for name in ["broker", "channel", "dev", "proc", "tmp", "workspace"] {
+            make_dir(&root.join(name));
+        }
+        let program = root.join("worker");
+        fs::write(&program, PROGRAM).expect("the program");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o555)).expect("chmod");
+        Self { directory: directory.to_owned() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+fn make_dir(path: &Path) {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).expect("a directory");
+}
+
+/// The floor: what the kernel alone asks for, measured by a small static program.
+pub struct Floor {
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Floor {
+    /// Starts the measuring program.
+    pub fn new(place: &Place) -> Self {
+        let program = place.path("root/worker");
+        let mut child = Command::new(&program)
+            .arg(&program)
+            .arg(place.path("floor"))
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the floor");
+        let requests = child.stdin.take().expect("its input");
+        let answers = BufReader::new(child.stdout.take().expect("its output"));
+        Self { child, requests, answers }
+    }
+}
+
+impl Contender for Floor {
+    fn name(&self) -> &'static str {
+        "floor"
+    }
+
+    fn start(&mut self) -> Duration {
+        self.requests.write_all(b"\n").expect("a request");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("an answer");
+        Duration::from_nanos(answer.trim().parse().expect("nanoseconds"))
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A sealed jail: request to reaped, seen by the host.
+pub struct Jail {
+    runtime: Runtime,
+    client: Client,
+    spec: JailSpec,
+}
+
+impl Jail {
+    /// Starts a warden.
+    pub fn new(place: &Place) -> Self {
+        let runtime = Runtime::new().expect("a runtime");
+        let client = runtime.block_on(Client::start()).expect("a warden");
+        let spec = JailSpec {
+            rootfs: place.path("root"),
+            command: vec!["/worker".to_owned(), "noop".to_owned()],
+            environment: Vec::new(),
+            working_dir: String::new(),
+            mounts: vec![
+                Mount { source: place.path("workspace"), target: Target::Workspace },
+                Mount { source: place.path("run"), target: Target::Broker },
+            ],
+            profile: Profile::Sealed,
+            limits: Limits::default(),
+            landlock: true,
+        };
+        Self { runtime, client, spec }
+    }
+}
+
+impl Contender for Jail {
+    fn name(&self) -> &'static str {
+        "turnjail"
+    }
+
+    fn start(&mut self) -> Duration {
+        let never = CancellationToken::new();
+        let start = Instant::now();
+        let ended = self.runtime.block_on(run(&self.client, &self.spec, b"", &never, || {}));
+        let time = start.elapsed();
+        let ended = ended.expect("a jail");
+        assert_eq!((ended.reason, &ended.stdout[..]), (ExitReason::Ok, &b"hi\n"[..]));
+        time
+    }
+}
+
+/// Bubblewrap doing the same mounts, without filters.
+pub struct Bubblewrap {
+    place: Place,
+}
+
+impl Bubblewrap {
+    /// None where it is not installed.
+    pub fn new(place: &Place) -> Option<Self> {
+        let works =
+            Command::new("bwrap").arg("--version").output().is_ok_and(|o| o.status.success());
+        works.then(|| Self { place: place.clone() })
+    }
+}
+
+impl Contender for Bubblewrap {
+    fn name(&self) -> &'static str {
+        "bubblewrap"
+    }
+
+    fn start(&mut self) -> Duration {
+        let start = Instant::now();
+        let output = Command::new("bwrap")
+            .args(["--unshare-all", "--die-with-parent", "--ro-bind"])
+            .arg(self.place.path("root"))
+            .arg("/")
+            .arg("--bind")
+            .arg(self.place.path("workspace"))
+            .arg("/workspace")
+            .arg("--ro-bind")
+            .arg(self.place.path("run"))
+            .args(["/broker", "--tmpfs", "/tmp", "/worker", "noop"])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .expect("bubblewrap");
+        let time = start.elapsed();
+        assert_eq!(output.stdout, b"hi\n", "{}", String::from_utf8_lossy(&output.stderr));
+        time
+    }
+}
