@@ -1,5 +1,6 @@
 //! What a machine may or may not have. Each is probed once, by an attempt.
 
+use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::jails;
@@ -11,6 +12,8 @@ pub enum Fact {
     Jail,
     /// The kernel has landlock.
     Landlock,
+    /// The program strace, and leave to trace one's own children.
+    Strace,
 }
 
 impl Fact {
@@ -19,6 +22,7 @@ impl Fact {
         match self {
             Self::Jail => "jail",
             Self::Landlock => "landlock",
+            Self::Strace => "strace",
         }
     }
 
@@ -31,11 +35,27 @@ impl Fact {
     /// Why the machine does not have it; none when it does.
     pub(crate) fn missing(self) -> Option<String> {
         static JAIL: OnceLock<Result<u32, String>> = OnceLock::new();
-        let jail = JAIL.get_or_init(jails::landlock_abi);
-        match (self, jail) {
-            (_, Err(why)) => Some(why.clone()),
-            (Self::Landlock, Ok(0)) => Some("the kernel has no landlock".to_owned()),
-            (Self::Jail | Self::Landlock, Ok(_)) => None,
+        let jail = || JAIL.get_or_init(jails::landlock_abi);
+        match self {
+            Self::Jail => jail().as_ref().err().cloned(),
+            Self::Landlock => match jail() {
+                Err(why) => Some(why.clone()),
+                Ok(0) => Some("the kernel has no landlock".to_owned()),
+                Ok(_) => None,
+            },
+            Self::Strace => strace_missing(),
         }
+    }
+}
+
+fn strace_missing() -> Option<String> {
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-e", "trace=none", "true"]);
+    match strace.output() {
+        Err(error) => Some(format!("strace cannot be started: {error}")),
+        Ok(output) if !output.status.success() => {
+            Some(format!("strace fails: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
+        Ok(_) => None,
     }
 }

@@ -68,7 +68,8 @@ impl Response {
                 })
             })
             .collect();
-        let body = serde_json::json!({"choices": [{"message": {"content": null, "tool_calls": calls}}]});
+        let body =
+            serde_json::json!({"choices": [{"message": {"content": null, "tool_calls": calls}}]});
         Self::new(200, body.to_string().as_bytes())
     }
 }
@@ -220,6 +221,15 @@ pub struct Broker {
 impl Broker {
     /// Listens on `socket` and gives `answers` in order.
     pub fn listen(socket: &Path, answers: Vec<Response>) -> Self {
+        Self::listen_with(socket, answers, |_| {})
+    }
+
+    /// The same, and tells how many calls came before it answers the next.
+    pub fn listen_with(
+        socket: &Path,
+        answers: Vec<Response>,
+        mut called: impl FnMut(usize) + Send + 'static,
+    ) -> Self {
         let _ = fs::remove_file(socket);
         let listener = UnixListener::bind(socket).expect("a socket");
         let calls = Arc::new(Mutex::new(Vec::new()));
@@ -233,7 +243,12 @@ impl Broker {
                 }
                 let Ok(mut connection) = connection else { return };
                 let Some(call) = receive(&connection) else { continue };
-                seen.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+                let count = {
+                    let mut calls = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                    calls.push(call);
+                    calls.len()
+                };
+                called(count);
                 if let Some(Response(bytes)) = answers.next() {
                     // A worker that has seen enough closes early.
                     let _ = connection.write_all(&bytes);
