@@ -2,49 +2,28 @@
 //! exit code and files. What the fields mean is in vectors/README.md.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::{Value, json};
 use turnjail_tests::program;
-use turnjail_tests::script::{Call, Ended, Response, Stage};
-
-const VECTORS: &[u8] = include_bytes!("vectors/worker.tar.gz");
+use turnjail_tests::script::{Call, Ended, Stage};
+use turnjail_tests::vectors::{self, files, list};
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2);
-    let trials = vectors().into_iter().map(|(name, vector)| {
-        Trial::test(name, move || check(&vector).map_err(Failed::from))
-    });
+    let trials = vectors::worker()
+        .into_iter()
+        .map(|(name, vector)| Trial::test(name, move || check(&vector).map_err(Failed::from)));
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
-}
-
-fn vectors() -> BTreeMap<String, Value> {
-    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(VECTORS));
-    let entries = archive.entries().expect("an archive").map(|entry| {
-        let mut text = String::new();
-        let mut entry = entry.expect("an entry");
-        entry.read_to_string(&mut text).expect("text");
-        let vector: Value = serde_json::from_str(&text).expect("JSON");
-        (vector["name"].as_str().expect("a name").to_owned(), vector)
-    });
-    let vectors: BTreeMap<_, _> = entries.collect();
-    assert!(vectors.len() >= 77, "only {} vectors", vectors.len());
-    vectors
 }
 
 fn check(vector: &Value) -> Result<(), String> {
     let stage = Stage::new();
-    for (name, content) in files(vector, "workspace_before") {
-        std::fs::write(stage.workspace().join(name), content).map_err(|e| e.to_string())?;
-    }
-    let answers = list(vector, "broker").iter().map(response).collect();
-    let ended = stage.run(program(), &stdin(vector), answers);
+    vectors::lay_out(vector, &stage).map_err(|e| e.to_string())?;
+    let ended = stage.run(program(), &vectors::stdin(vector), vectors::answers(vector));
     check_reply(vector, &ended)?;
     check_calls(vector, &ended.calls)?;
     let before = files(vector, "workspace_after");
@@ -53,7 +32,11 @@ fn check(vector: &Value) -> Result<(), String> {
         return Err(format!("files {:?} instead of {:?}", after.keys(), before.keys()));
     }
     for (name, content) in before {
-        same(&name, &json!(String::from_utf8_lossy(&content)), &json!(String::from_utf8_lossy(&after[&name])))?;
+        same(
+            &name,
+            &json!(String::from_utf8_lossy(&content)),
+            &json!(String::from_utf8_lossy(&after[&name])),
+        )?;
     }
     Ok(())
 }
@@ -61,7 +44,9 @@ fn check(vector: &Value) -> Result<(), String> {
 fn check_reply(vector: &Value, ended: &Ended) -> Result<(), String> {
     let stdout = String::from_utf8_lossy(&ended.stdout);
     let reply = match vector.get("reply_text") {
-        Some(text) => serde_json::from_str(&without_lone_surrogates(text.as_str().unwrap_or_default())),
+        Some(text) => {
+            serde_json::from_str(&without_lone_surrogates(text.as_str().unwrap_or_default()))
+        }
         None => Ok(vector["reply"].clone()),
     };
     let reply: Value = reply.map_err(|e| e.to_string())?;
@@ -109,48 +94,18 @@ fn check_calls(vector: &Value, calls: &[Call]) -> Result<(), String> {
 
 /// Replaces the clock's text in a model request's system message.
 fn hide_time(body: &mut Value) -> Result<(), String> {
-    let Some(Value::String(system)) = body.pointer_mut("/messages/0/content") else { return Ok(()) };
+    let Some(Value::String(system)) = body.pointer_mut("/messages/0/content") else {
+        return Ok(());
+    };
     const BEFORE: &str = "Current time: ";
     let start = system.find(BEFORE).ok_or("no time")? + BEFORE.len();
-    let end = start + system[start..].find(".\nSpeaker display names").ok_or("no end of the time")?;
+    let end =
+        start + system[start..].find(".\nSpeaker display names").ok_or("no end of the time")?;
     if !(20..=23).contains(&(end - start)) {
         return Err(format!("the time {:?}", &system[start..end]));
     }
     system.replace_range(start..end, "<TIME>");
     Ok(())
-}
-
-fn stdin(vector: &Value) -> Vec<u8> {
-    let mut stdin = match (vector.get("stdin"), vector.get("stdin_base64")) {
-        (Some(text), _) => text.as_str().unwrap_or_default().as_bytes().to_vec(),
-        (_, Some(text)) => decode(text),
-        _ => vector["turn"].to_string().into_bytes(),
-    };
-    pad(&mut stdin, vector.get("stdin_pad_to"));
-    stdin
-}
-
-fn response(answer: &Value) -> Response {
-    let mut body = match answer.get("body_text") {
-        Some(text) => text.as_str().unwrap_or_default().as_bytes().to_vec(),
-        None => answer["body"].to_string().into_bytes(),
-    };
-    pad(&mut body, answer.get("pad_to"));
-    Response::new(answer["status"].as_u64().and_then(|s| u16::try_from(s).ok()).unwrap_or(200), &body)
-}
-
-fn pad(bytes: &mut Vec<u8>, to: Option<&Value>) {
-    if let Some(length) = to.and_then(Value::as_u64) {
-        bytes.resize(usize::try_from(length).unwrap_or(usize::MAX), b' ');
-    }
-}
-
-fn files(vector: &Value, field: &str) -> BTreeMap<String, Vec<u8>> {
-    let text = vector.get(field).and_then(Value::as_object).into_iter().flatten();
-    let text = text.map(|(name, text)| (name.clone(), text.as_str().unwrap_or_default().into()));
-    let encoded = vector.get(format!("{field}_base64").as_str()).and_then(Value::as_object);
-    let encoded = encoded.into_iter().flatten().map(|(name, text)| (name.clone(), decode(text)));
-    text.chain(encoded).collect()
 }
 
 fn read_files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -160,14 +115,6 @@ fn read_files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         (name, std::fs::read(entry.path()).expect("a file"))
     });
     entries.collect()
-}
-
-fn decode(text: &Value) -> Vec<u8> {
-    STANDARD.decode(text.as_str().unwrap_or_default()).expect("base64")
-}
-
-fn list<'v>(vector: &'v Value, field: &str) -> &'v [Value] {
-    vector.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// turnjail reads a lone surrogate as U+FFFD and so never writes one.
@@ -202,7 +149,8 @@ fn keys(map: &serde_json::Map<String, Value>) -> Vec<&String> {
 
 fn difference(expected: &str, got: &str) -> String {
     let at = expected.chars().zip(got.chars()).take_while(|(a, b)| a == b).count();
-    let around = |text: &str| text.chars().skip(at.saturating_sub(40)).take(120).collect::<String>();
+    let around =
+        |text: &str| text.chars().skip(at.saturating_sub(40)).take(120).collect::<String>();
     let (e, g) = (around(expected), around(got));
     format!(
         "from character {at} (of {} and {}): {g:?} instead of {e:?}",

@@ -10,6 +10,7 @@ mod facts;
 pub mod jails;
 mod program;
 pub mod script;
+pub mod vectors;
 
 use std::process::ExitCode;
 
