@@ -45,9 +45,8 @@ impl Endpoint {
         if authority.as_str().contains('@') {
             return refuse("must be a URL without credentials in it");
         }
-        if authority.host().is_empty()
-            || (authority.port().is_some() && authority.port_u16().is_none())
-        {
+        let has_port = authority.as_str().len() > authority.host().len();
+        if authority.host().is_empty() || (has_port && authority.port_u16().is_none()) {
             return refuse("must be a URL with a host and a valid port");
         }
         match scheme {
