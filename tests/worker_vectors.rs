@@ -92,12 +92,13 @@ fn check_calls(vector: &Value, calls: &[Call]) -> Result<(), String> {
     Ok(())
 }
 
+const BEFORE: &str = "Current time: ";
+
 /// Replaces the clock's text in a model request's system message.
 fn hide_time(body: &mut Value) -> Result<(), String> {
     let Some(Value::String(system)) = body.pointer_mut("/messages/0/content") else {
         return Ok(());
     };
-    const BEFORE: &str = "Current time: ";
     let start = system.find(BEFORE).ok_or("no time")? + BEFORE.len();
     let end =
         start + system[start..].find(".\nSpeaker display names").ok_or("no end of the time")?;

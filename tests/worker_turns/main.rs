@@ -8,7 +8,7 @@ mod program;
 mod storage;
 mod transport;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
 use turnjail_protocol::WorkerCode;
@@ -52,6 +52,15 @@ fn turn_with(fields: Value) -> Value {
     let Value::Object(fields) = fields else { panic!("fields are an object") };
     turn.as_object_mut().expect("an object").extend(fields);
     turn
+}
+
+/// The same program with the same arguments, after a shell has done `first`.
+fn under_shell(first: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{first}; exec \"$0\" \"$@\"")]);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
 }
 
 fn run(stage: &Stage, turn: &Value, answers: Vec<Response>) -> Ended {

@@ -219,7 +219,7 @@ fn closed() {
     fs::create_dir_all(files.join("d")).unwrap();
     fs::write(files.join("f"), "x").unwrap();
     for name in ["d", "f"] {
-        fs::set_permissions(files.join(name), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(files.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
     let results = call(
         &stage,

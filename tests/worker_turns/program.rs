@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +11,7 @@ use turnjail_protocol::limits::{EXIT_OUT_OF_MEMORY, EXIT_USAGE};
 use turnjail_tests::script::{Broker, Response, Stage};
 use turnjail_tests::{Fact, Test, program as worker};
 
-use crate::{test, turn, turn_with};
+use crate::{test, turn, turn_with, under_shell};
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -71,14 +70,7 @@ fn memory_limit() {
     // 600,000 small values take far more memory as values than as text.
     let body = format!("[{}0]", "0,".repeat(500_000));
     let broker = Broker::listen(&stage.socket(), vec![Response::new(200, body.as_bytes())]);
-    let mut command = stage.command(worker());
-    // SAFETY: the call is async-signal-safe and touches only the child.
-    unsafe {
-        command.pre_exec(|| {
-            use nix::sys::resource::{Resource, setrlimit};
-            Ok(setrlimit(Resource::RLIMIT_AS, 8 << 20, 8 << 20)?)
-        });
-    }
+    let mut command = under_shell("ulimit -v 8192", &stage.command(worker()));
     let mut child = command.spawn().expect("the worker starts");
     child.stdin.take().expect("a pipe").write_all(turn().to_string().as_bytes()).expect("a turn");
     let output = child.wait_with_output().expect("the worker ends");

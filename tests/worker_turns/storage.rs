@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use turnjail_tests::script::{Broker, Response, Stage};
 use turnjail_tests::{Test, program as worker};
 
 use crate::files::error;
-use crate::{assert_done, assert_failed, run, test, turn, turn_with};
+use crate::{assert_done, assert_failed, run, test, turn, turn_with, under_shell};
 
 pub fn tests() -> Vec<Test> {
     vec![
@@ -96,17 +95,8 @@ fn file_size_limit() {
     assert_done(&ended);
     let answers = vec![Response::calls(&[write(60_000)]), Response::text("Done.")];
     let broker = Broker::listen(&stage.socket(), answers);
-    let mut command = stage.command(worker());
-    // SAFETY: both calls are async-signal-safe and touch only the child.
-    unsafe {
-        command.pre_exec(|| {
-            use nix::sys::resource::{Resource, setrlimit};
-            use nix::sys::signal::{SigHandler, Signal, signal};
-            // As the first process of a jail it does not get this signal either.
-            signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
-            Ok(setrlimit(Resource::RLIMIT_FSIZE, 20_000, 20_000)?)
-        });
-    }
+    // Blocks of 512 bytes. As the first process of a jail it does not get the signal either.
+    let mut command = under_shell("trap '' XFSZ; ulimit -f 40", &stage.command(worker()));
     let mut child = command.spawn().expect("the worker starts");
     child.stdin.take().expect("a pipe").write_all(turn.as_bytes()).expect("a turn");
     let output = child.wait_with_output().expect("the worker ends");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnjail_protocol::WorkerCode;
 use turnjail_tests::Test;
-use turnjail_tests::script::{Ended, Response, Stage};
+use turnjail_tests::script::{Call, Ended, Response, Stage};
 
 use crate::{assert_done, assert_failed, run, test, turn, turn_with};
 
@@ -168,6 +168,6 @@ fn deep_arguments() {
     assert_done(&ended);
     let refused = "Tool call refused or failed.";
     assert_eq!(ended.results(), ["{}", refused, "{}", refused]);
-    let routes: Vec<_> = ended.calls.iter().map(|call| call.route()).collect();
+    let routes: Vec<_> = ended.calls.iter().map(Call::route).collect();
     assert_eq!(routes, ["/model", "/tools/echo", "/mcp/s", "/model"]);
 }

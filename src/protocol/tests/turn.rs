@@ -198,7 +198,7 @@ fn hostile_input_is_refused_or_read_never_more() {
     assert!(!read(text.replace("Hello", "\u{1}").as_bytes()), "a raw control character");
     let not_utf8: Vec<u8> = text.bytes().map(|b| if b == b'H' { 0xff } else { b }).collect();
     assert_eq!(Turn::parse(&not_utf8).unwrap().text, "\u{fffd}ello");
-    let twice = text.replacen("{", "{\"text\":5,", 1);
+    let twice = text.replacen('{', "{\"text\":5,", 1);
     assert_eq!(
         Turn::parse(twice.as_bytes()).unwrap().text,
         "Hello",
