@@ -67,7 +67,12 @@ impl CliError {
 /// Causes come from many places; a line break in one would break the rule of one line each.
 fn one_line(text: impl Display) -> String {
     let text = text.to_string();
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.fold(String::new(), |joined, line| match joined.as_str() {
+        "" => line.to_owned(),
+        before if before.ends_with(':') => format!("{joined} {line}"),
+        _ => format!("{joined}; {line}"),
+    })
 }
 
 #[cfg(test)]
@@ -80,6 +85,7 @@ mod tests {
         assert_eq!(error.problems[0].cause, "first; second");
         assert_eq!(error.problems[0].remedy, "do; this");
         assert_eq!(error.to_string(), "first; second");
+        assert_eq!(CliError::usage("missing:\n  <TEXT>\n", "").to_string(), "missing: <TEXT>");
     }
 
     #[test]

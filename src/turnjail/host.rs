@@ -23,10 +23,10 @@ pub fn protect_this_process() -> Result<(), CliError> {
         )
     })?;
     // A limit that cannot be raised is one that the runtime checks and speaks of.
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        if soft < hard {
-            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-        }
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
     Ok(())
 }
@@ -87,10 +87,11 @@ pub fn drop_root() -> Result<Option<Account>, CliError> {
 /// Who started sudo; else the first ordinary account; else the number that such an account would get.
 fn choose(sudo_uid: Option<u32>, sudo_gid: Option<u32>, accounts: &str) -> Account {
     let ordinary = |id: u32| id != 0 && id != OVERFLOW_ID && id != u32::MAX;
-    if let (Some(uid), Some(gid)) = (sudo_uid, sudo_gid) {
-        if ordinary(uid) && ordinary(gid) {
-            return Account { uid, gid, because: "who started sudo".to_owned() };
-        }
+    if let (Some(uid), Some(gid)) = (sudo_uid, sudo_gid)
+        && ordinary(uid)
+        && ordinary(gid)
+    {
+        return Account { uid, gid, because: "who started sudo".to_owned() };
     }
     let first = accounts
         .lines()

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, Host, Overlay, load};
+use crate::config::{Config, Host, Overlay, load, load_without_file};
 use crate::error::{CliError, Exit};
 
 /// How every command ends; shown below the help and in the manual.
@@ -22,7 +22,7 @@ Exit codes:
 
 /// Runs guest-facing agent turns in rootless jails.
 #[derive(Debug, Parser)]
-#[command(name = "turnjail", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "turnjail", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Arguments {
     /// What every command understands.
     #[command(flatten)]
@@ -36,7 +36,13 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 pub struct Common {
     /// The configuration [default: $XDG_CONFIG_HOME/turnjail/turnjail.toml]
-    #[arg(long, global = true, value_name = "FILE", env = "TURNJAIL_CONFIG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TURNJAIL_CONFIG",
+        hide_env_values = true
+    )]
     pub config: Option<PathBuf>,
     /// Set one setting, above environment and file, for example limits.memory_mb=256
     #[arg(long, global = true, value_name = "KEY=VALUE")]
@@ -101,26 +107,34 @@ pub struct TurnArguments {
 }
 
 impl Common {
-    /// Loads the configuration that these options name.
+    /// Loads the configuration that these options name. Where the usual file is absent, flags and
+    /// variables may say everything.
     pub fn load(&self) -> Result<Config, CliError> {
         let host = Host::of_this_process();
-        let file = self.config.clone().or_else(|| host.config_file()).ok_or_else(|| {
+        let overlay = self.overlay()?;
+        let Some(named) = self.config.clone() else {
+            let file = host.config_file();
+            let alone = overlay.says_something_of("model");
+            return match file {
+                Some(file) if !alone || file.exists() => load(&file, overlay, &host),
+                _ if alone => load_without_file(overlay, &host),
+                _ => Err(CliError::usage(
+                    "no configuration is named, and neither XDG_CONFIG_HOME nor HOME is set",
+                    "name one with --config FILE",
+                )),
+            };
+        };
+        let file = std::path::absolute(&named).map_err(|error| {
             CliError::usage(
-                "no configuration is named, and neither XDG_CONFIG_HOME nor HOME is set",
-                "name one with --config FILE",
-            )
-        })?;
-        let file = std::path::absolute(&file).map_err(|error| {
-            CliError::usage(
-                format_args!("the configuration {} cannot be found: {error}", file.display()),
+                format_args!("the configuration {} cannot be found: {error}", named.display()),
                 "name it by its absolute path",
             )
         })?;
-        load(&file, self.overlay()?, &host)
+        load(&file, overlay, &host)
     }
 
     /// Whether the configuration's usual place holds one.
-    pub fn default_file_exists(&self) -> bool {
+    pub fn default_file_exists() -> bool {
         Host::of_this_process().config_file().is_some_and(|file| file.exists())
     }
 

@@ -1,5 +1,6 @@
 //! `turnjail config check`: what is in effect, and where it came from.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ fn as_text(config: &Config) -> String {
             Origin::Default => palette.paint(Style::Faint, "default"),
             origin => origin.to_string(),
         };
-        text.push_str(&format!("  {:width$}  {value}  # {origin}\n", one.key));
+        let _ = writeln!(text, "  {:width$}  {value}  # {origin}", one.key);
     }
     text
 }

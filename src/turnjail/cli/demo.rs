@@ -1,5 +1,6 @@
 //! `turnjail demo`: the conversation, printed as it goes.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -100,10 +101,12 @@ fn opening(account: Option<&Account>, palette: Palette) -> String {
     );
     if let Some(account) = account {
         let Account { uid, gid, because } = account;
-        text.push_str(&format!(
-            "\nstarted as root, went on as uid {uid}, gid {gid} ({})",
-            visible(because)
-        ));
+        let because = visible(because);
+        let _ = write!(
+            text,
+            "
+started as root, went on as uid {uid}, gid {gid} ({because})"
+        );
     }
     text
 }

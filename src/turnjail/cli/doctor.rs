@@ -1,5 +1,6 @@
 //! `turnjail doctor`: each building block tried, then a real turn in a real jail.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ pub fn run(common: &Common) -> Result<ExitCode, CliError> {
 
 /// The policies of the configuration where there is one; those of the defaults else.
 fn options(common: &Common, place: &Place) -> Result<JailOptions, CliError> {
-    if common.config.is_some() || common.default_file_exists() {
+    if common.config.is_some() || Common::default_file_exists() {
         Ok(common.load()?.settings.jail_options())
     } else {
         Ok(JailOptions::new(place.images()))
@@ -120,7 +121,7 @@ impl Findings {
                 text.push_str(&palette.paint(Style::Bad, "a real turn failed"));
                 for problem in &error.problems {
                     let (cause, remedy) = (visible(&problem.cause), visible(&problem.remedy));
-                    text.push_str(&format!(": {cause}\n  remedy: {remedy}\n"));
+                    let _ = writeln!(text, ": {cause}\n  remedy: {remedy}");
                 }
             }
             Some(Ok(result)) => text.push_str(&self.turn_as_text(result, palette)),
@@ -157,10 +158,10 @@ fn line(check: &Check, width: usize, palette: Palette) -> String {
     let mut text = format!("{state}  {:width$}  {}\n", check.name, visible(&check.evidence));
     let indent = 10 + width + 2;
     if let Some(consequence) = &check.consequence {
-        text.push_str(&format!("{:indent$}lost: {} [{}]\n", "", visible(consequence), check.code));
+        let _ = writeln!(text, "{:indent$}lost: {} [{}]", "", visible(consequence), check.code);
     }
     if let Some(remedy) = &check.remedy {
-        text.push_str(&format!("{:indent$}remedy: {}\n", "", visible(remedy)));
+        let _ = writeln!(text, "{:indent$}remedy: {}", "", visible(remedy));
     }
     text
 }

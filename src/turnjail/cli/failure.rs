@@ -8,15 +8,49 @@ use crate::error::{CliError, Exit};
 /// The code of a required policy that is not met.
 const POLICY: &str = "policy";
 
+/// The settings that options of the layers below come from, where their names differ.
+const SETTINGS: [(&str, &str); 18] = [
+    ("image", "turn.image"),
+    ("run_root", "directories.run"),
+    ("workspace_root", "directories.workspaces"),
+    ("prompt", "turn.prompt"),
+    ("time_zone", "turn.time_zone"),
+    ("memory_mb", "limits.memory_mb"),
+    ("cpus", "limits.cpus"),
+    ("pids", "limits.pids"),
+    ("turn_timeout", "turn.timeout_s"),
+    ("max_waiting", "turn.max_waiting"),
+    ("max_wait", "turn.max_wait_s"),
+    ("max_calls", "turn.max_calls"),
+    ("model", "model.name"),
+    ("model_url", "model.url"),
+    ("model_timeout", "model.timeout_s"),
+    ("credential", "model.api_key"),
+    ("credential_header", "model.credential_header"),
+    ("skills", "turn.skills"),
+];
+
 /// Why a runtime did not start.
 pub fn setup(error: &SetupError) -> CliError {
+    use turnjail_broker::SetupError as BrokerError;
     let exit = match error {
         SetupError::Driver(error) => driver_exit(error),
-        SetupError::Broker(turnjail_broker::SetupError::Mcp { .. }) => Exit::Failed,
+        SetupError::Broker(BrokerError::Mcp { .. }) => Exit::Failed,
         _ => Exit::Usage,
     };
-    let fallback = "change the setting; `turnjail config check` shows what is in effect";
-    CliError::new(exit, error.code(), error, error.remedy().unwrap_or(fallback))
+    let option = match error {
+        SetupError::Option { option, .. } => option,
+        SetupError::Broker(BrokerError::Setting { setting, .. }) => setting.as_str(),
+        _ => "",
+    };
+    let setting = SETTINGS.iter().find(|(name, _)| *name == option).map(|(_, setting)| *setting);
+    let fallback = match setting {
+        Some(setting) => {
+            format!("change {setting}; `turnjail config check` shows what is in effect")
+        }
+        None => "change the setting; `turnjail config check` shows what is in effect".to_owned(),
+    };
+    CliError::new(exit, error.code(), error, error.remedy().unwrap_or(&fallback))
 }
 
 /// Why a driver did not start.

@@ -1,5 +1,6 @@
 //! A turn's receipt: as JSON, and as tables of what was in force.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ pub fn in_force(run: &Receipt, palette: Palette) -> String {
             WallState::Absent => (Style::Bad, "absent"),
         };
         let state = palette.paint(style, &format!("{state:12}"));
-        text.push_str(&format!("  {:width$}  {state}  {}\n", wall.name, visible(&wall.by)));
+        let _ = writeln!(text, "  {:width$}  {state}  {}", wall.name, visible(&wall.by));
     }
     for limit in &run.limits {
         let (style, state, by) = match &limit.by {
@@ -47,7 +48,7 @@ pub fn in_force(run: &Receipt, palette: Palette) -> String {
             None => (Style::Warning, "not enforced", format!("{} asked", limit.asked)),
         };
         let state = palette.paint(style, &format!("{state:12}"));
-        text.push_str(&format!("  {:width$}  {state}  {}\n", limit.name, visible(&by)));
+        let _ = writeln!(text, "  {:width$}  {state}  {}", limit.name, visible(&by));
     }
     text
 }

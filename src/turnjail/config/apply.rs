@@ -8,7 +8,7 @@ use turnjail_broker::{
     McpScope, McpServer, McpTool, McpTransport, OutputLimitField as BrokerOutputLimitField, Tool,
 };
 use turnjail_jail::{JailOptions, Policy};
-use turnjail_protocol::{Budgets, Files, ToolSpec};
+use turnjail_protocol::ToolSpec;
 use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
 
 use super::mcp::Transport;
@@ -24,11 +24,6 @@ impl Settings {
         let directories = &self.directories;
         let mode =
             if turn.guild_workspace { WorkspaceMode::Server } else { WorkspaceMode::Channel };
-        let budgets = Budgets {
-            prompt_bytes: self.budgets.prompt_bytes,
-            tool_result_bytes: self.budgets.tool_result_bytes,
-            request_bytes: self.budgets.request_bytes,
-        };
         let mut options = SandboxOptions::new(
             &turn.image,
             &directories.run,
@@ -42,7 +37,7 @@ impl Settings {
         .pids(turn.pids)
         .turn_timeout(turn.timeout)
         .max_waiting(turn.max_waiting)
-        .budgets(budgets)
+        .budgets(self.budgets)
         .skills(&turn.skills);
         if let Some(prompt) = &turn.prompt {
             options = options.prompt(prompt);
@@ -51,8 +46,7 @@ impl Settings {
             options = options.max_wait(wait);
         }
         if let Some(files) = self.files {
-            let (file, total) = (files.max_file_bytes, files.max_total_bytes);
-            options = options.files(Files { max_file_bytes: file, max_total_bytes: total });
+            options = options.files(files);
         }
         Ok(options)
     }
@@ -90,8 +84,8 @@ impl Settings {
             OutputLimitField::MaxCompletionTokens => BrokerOutputLimitField::MaxCompletionTokens,
         };
         settings.max_output_tokens = model.max_output_tokens;
-        settings.extra_fields = model.extra_fields.clone();
-        settings.extra_headers = model.extra_headers.clone();
+        settings.extra_fields.clone_from(&model.extra_fields);
+        settings.extra_headers.clone_from(&model.extra_headers);
         settings.model_timeout = model.timeout;
         settings.retries = model.retries;
         settings.max_calls = self.turn.max_calls;

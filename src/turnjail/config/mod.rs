@@ -70,6 +70,15 @@ pub fn load(file: &Path, overlay: Overlay, host: &Host) -> Result<Config, CliErr
     }
 }
 
+/// Checks a configuration of flags and variables alone.
+pub fn load_without_file(overlay: Overlay, host: &Host) -> Result<Config, CliError> {
+    let file = PathBuf::from("(no file)");
+    match resolve("", overlay, host, Path::new("/")) {
+        Ok((settings, effective)) => Ok(Config { file, settings, effective }),
+        Err(findings) => Err(refusal(&file, &findings)),
+    }
+}
+
 /// Text to settings; relative paths in it start at `base`.
 fn resolve(
     text: &str,

@@ -49,24 +49,20 @@ impl SecretSource {
             }
             _ => Self::of(&item, base),
         };
-        match source {
-            Some(source) => {
-                section.record(key, source.shown(), item.origin);
-                Some(source)
-            }
-            None => {
-                let inline = match item.value {
-                    Raw::Text(_) => "a secret never stands in the file itself; ",
-                    _ => "",
-                };
-                section.find(
-                    item.origin,
-                    format_args!("{name} names no source of a secret"),
-                    format_args!("{inline}set {name} to {WANTED}"),
-                );
-                None
-            }
+        if let Some(source) = source {
+            section.record(key, source.shown(), item.origin);
+            return Some(source);
         }
+        let inline = match item.value {
+            Raw::Text(_) => "a secret never stands in the file itself; ",
+            _ => "",
+        };
+        section.find(
+            item.origin,
+            format_args!("{name} names no source of a secret"),
+            format_args!("{inline}set {name} to {WANTED}"),
+        );
+        None
     }
 
     /// As [`read`](Self::read), and none is wanted where none is named.

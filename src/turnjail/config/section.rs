@@ -19,6 +19,15 @@ pub struct Overlay {
     pub environment: Vec<(String, String)>,
 }
 
+impl Overlay {
+    /// Whether a flag or variable is about the section.
+    pub fn says_something_of(&self, section: &str) -> bool {
+        let prefix = format!("{}_", variable(section));
+        self.flags.iter().any(|(key, ..)| key.starts_with(&format!("{section}.")))
+            || self.environment.iter().any(|(name, _)| name.starts_with(&prefix))
+    }
+}
+
 /// Collects what the sections find.
 pub struct Reader {
     overlay: Overlay,
@@ -244,20 +253,13 @@ impl<'a> Section<'a> {
         read: impl Fn(&Raw) -> Option<T>,
     ) -> Setting<'_, 'a, T> {
         let wanted = wanted.into();
-        let found = match self.lookup(key) {
-            None => Ok(None),
-            Some(item) => match read(&item.value) {
-                Some(value) => Ok(Some((value, item.origin))),
-                // What a flag or variable says may be text that only looks like a number.
-                None => match as_text(&item).and_then(|text| read(&text)) {
-                    Some(value) => Ok(Some((value, item.origin))),
-                    None => {
-                        self.wrong(&self.name(key), &item, &wanted);
-                        Err(())
-                    }
-                },
-            },
-        };
+        let found = self.lookup(key).map_or(Ok(None), |item| {
+            // What a flag or variable says may be text that only looks like a number.
+            let value = read(&item.value).or_else(|| as_text(&item).and_then(|text| read(&text)));
+            value.map(|value| Some((value, item.origin.clone()))).ok_or_else(|| {
+                self.wrong(&self.name(key), &item, &wanted);
+            })
+        });
         Setting { section: self, key, wanted, found }
     }
 

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use turnjail_protocol::{Budgets, Files};
+
 use super::mcp::McpServer;
 use super::model::Model;
 use super::paths::{Base, Directories, path, shown_option};
 use super::section::Section;
 use super::tools::Tool;
-use super::turn::{Budgets, Files, Turn};
+use super::turn::{self, Turn};
 
 /// Everything that a configuration says.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,8 +70,8 @@ impl Settings {
     pub(super) fn read(root: Section<'_>, base: &Base<'_>) -> Option<Self> {
         let model = Model::read(root.section("model"), base);
         let turn = Turn::read(root.section("turn"), root.section("limits"), base);
-        let budgets = Budgets::read(root.section("budgets"));
-        let files = Files::read(root.section("files"));
+        let budgets = turn::budgets(root.section("budgets"));
+        let files = turn::files(root.section("files"));
         let directories = Directories::read(root.section("directories"), base);
         let jail = Jail::read(root.section("jail"));
         let log = Logging::read(root.section("log"));

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use turnjail_protocol::Files;
+
 use super::mcp::Transport;
 use super::tools::{Text, ToolKind};
-use super::turn::Files;
+
 use super::*;
 
 const LEAST: &str = r#"
@@ -455,7 +457,10 @@ fn whole_example() -> String {
         });
         setting.unwrap_or(line)
     });
-    lines.map(|line| format!("{line}\n")).collect()
+    lines.collect::<Vec<_>>().join(
+        "
+",
+    )
 }
 
 #[test]

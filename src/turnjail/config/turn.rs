@@ -1,5 +1,6 @@
 //! `[turn]`, `[limits]`, `[budgets]` and `[files]`: what one turn is told and may use.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use turnjail_protocol::limits::{
     MAX_FILE_BYTES, MAX_TOTAL_BYTES, PROMPT_BYTES_RANGE, REQUEST_BYTES_RANGE,
     TOOL_RESULT_BYTES_RANGE,
 };
+use turnjail_protocol::{Budgets, Files};
 
 use super::model::seconds;
 use super::paths::{Base, path, shown_option};
@@ -44,26 +46,6 @@ pub struct Turn {
     pub pids: u32,
 }
 
-/// `[budgets]`: sizes in bytes of JSON, each only if it is set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Budgets {
-    /// The prompt's budget.
-    pub prompt_bytes: Option<usize>,
-    /// The budget of one tool result.
-    pub tool_result_bytes: Option<usize>,
-    /// The budget of one model request.
-    pub request_bytes: Option<usize>,
-}
-
-/// `[files]`: the file tools are on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Files {
-    /// The largest file in bytes.
-    pub max_file_bytes: u64,
-    /// All files of a workspace together, in bytes.
-    pub max_total_bytes: u64,
-}
-
 impl Turn {
     pub(super) fn read(section: Section<'_>, limits: Section<'_>, base: &Base<'_>) -> Option<Self> {
         let image = section.text("image", 512).or(turnjail_images::BUILTIN.to_owned());
@@ -85,7 +67,7 @@ impl Turn {
             image,
             guild_workspace,
             skills: skills?,
-            prompt: prompt?,
+            prompt: prompt.ok()?,
             time_zone,
             timeout,
             max_waiting,
@@ -111,17 +93,17 @@ fn skills(section: &Section<'_>, base: &Base<'_>) -> Option<Vec<PathBuf>> {
     paths
 }
 
-/// The prompt or the file that holds it. The outer option is none when what is said is wrong.
-fn prompt(section: &Section<'_>, base: &Base<'_>) -> Option<Option<String>> {
+/// The prompt or the text of the file that holds it. An error is a finding already.
+fn prompt(section: &Section<'_>, base: &Base<'_>) -> Result<Option<String>, ()> {
     let text = section.text("prompt", PROMPT_BYTES).optional();
     let file: Option<PathBuf> =
         path(section, "prompt_file", base).map(Some).or_shown(None, shown_option);
-    let Some(file) = file else { return Some(text) };
+    let Some(file) = file else { return Ok(text) };
     let name = section.name("prompt_file");
     let origin = section.lookup("prompt_file").map_or(section.origin(), |item| item.origin);
     if text.is_some() {
         section.find(origin, "turn.prompt and turn.prompt_file are both set", "keep one of them");
-        return None;
+        return Err(());
     }
     let read = std::fs::metadata(&file).map_err(|error| error.to_string()).and_then(|metadata| {
         if !metadata.is_file() {
@@ -132,50 +114,39 @@ fn prompt(section: &Section<'_>, base: &Base<'_>) -> Option<Option<String>> {
         }
         std::fs::read_to_string(&file).map_err(|error| error.to_string())
     });
-    match read {
-        Ok(text) => Some(Some(text)),
-        Err(reason) => {
-            section.find(
-                origin,
-                format_args!("{name}: {} cannot be used: {reason}", file.display()),
-                format_args!("set {name} to a readable UTF-8 file of at most {PROMPT_BYTES} bytes"),
-            );
-            None
-        }
-    }
+    read.map(Some).map_err(|reason| {
+        section.find(
+            origin,
+            format_args!("{name}: {} cannot be used: {reason}", file.display()),
+            format_args!("set {name} to a readable UTF-8 file of at most {PROMPT_BYTES} bytes"),
+        );
+    })
 }
 
-impl Budgets {
-    pub(super) fn read(section: Section<'_>) -> Self {
-        let size = |key, range: std::ops::RangeInclusive<usize>| {
-            let range = *range.start() as i64..=*range.end() as i64;
-            section.integer(key, range).optional().map(|bytes| bytes as usize)
-        };
-        let budgets = Self {
-            prompt_bytes: size("prompt_bytes", PROMPT_BYTES_RANGE),
-            tool_result_bytes: size("tool_result_bytes", TOOL_RESULT_BYTES_RANGE),
-            request_bytes: size("request_bytes", REQUEST_BYTES_RANGE),
-        };
-        section.finish();
-        budgets
-    }
+/// `[budgets]`: sizes in bytes of JSON, each only if it is set.
+pub(super) fn budgets(section: Section<'_>) -> Budgets {
+    let size = |key, range: RangeInclusive<usize>| {
+        let range = *range.start() as i64..=*range.end() as i64;
+        section.integer(key, range).optional().map(|bytes| bytes as usize)
+    };
+    let budgets = Budgets {
+        prompt_bytes: size("prompt_bytes", PROMPT_BYTES_RANGE),
+        tool_result_bytes: size("tool_result_bytes", TOOL_RESULT_BYTES_RANGE),
+        request_bytes: size("request_bytes", REQUEST_BYTES_RANGE),
+    };
+    section.finish();
+    budgets
 }
 
-impl Files {
-    /// None when the file has no `[files]`: the tools are off.
-    pub(super) fn read(section: Section<'_>) -> Option<Self> {
-        let present = section.present();
-        let file = section.integer("max_file_bytes", 1..=1 << 30);
-        let total = section.integer("max_total_bytes", 1..=1 << 40);
-        // A flag or variable turns the tools on as well.
-        let files = match (present, file.optional(), total.optional()) {
-            (false, None, None) => None,
-            (_, file, total) => Some(Self {
-                max_file_bytes: file.map_or(MAX_FILE_BYTES, i64::unsigned_abs),
-                max_total_bytes: total.map_or(MAX_TOTAL_BYTES, i64::unsigned_abs),
-            }),
-        };
-        section.finish();
-        files
-    }
+/// `[files]`; none when the file has no such section: the tools are off.
+pub(super) fn files(section: Section<'_>) -> Option<Files> {
+    let file = section.integer("max_file_bytes", 1..=1 << 30).optional();
+    let total = section.integer("max_total_bytes", 1..=1 << 40).optional();
+    // A flag or variable turns the tools on as well.
+    let on = section.present() || file.is_some() || total.is_some();
+    section.finish();
+    on.then(|| Files {
+        max_file_bytes: file.map_or(MAX_FILE_BYTES, i64::unsigned_abs),
+        max_total_bytes: total.map_or(MAX_TOTAL_BYTES, i64::unsigned_abs),
+    })
 }

@@ -68,8 +68,7 @@ impl Drop for DemoModel {
 fn random_key() -> std::io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("demo-key-{digits}"))
+    Ok(format!("demo-key-{:032x}", u128::from_le_bytes(bytes)))
 }
 
 /// Accepts until it is aborted; its connections end with it.
