@@ -1,15 +1,17 @@
 //! Advisory locks (`flock`) on files of the host's own, so that several processes may share roots.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::Mode;
 
-/// The longest holder's note that is read, in bytes.
-const NOTE_BYTES: u64 = 200;
+/// The length of a holder's note, in bytes.
+const NOTE_BYTES: u64 = 128;
 
 /// A held lock; dropping it lets go.
 #[derive(Debug)]
@@ -32,8 +34,8 @@ impl FileLock {
     pub fn exclusive(directory: impl AsFd, name: &str) -> Result<Self, LockError> {
         let file = open(directory, name).map_err(LockError::Io)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut flock) => {
-                write_note(&mut flock).map_err(LockError::Io)?;
+            Ok(flock) => {
+                write_note(&flock).map_err(LockError::Io)?;
                 Ok(Self { flock })
             }
             Err((file, Errno::EWOULDBLOCK)) => Err(LockError::Held(read_note(file))),
@@ -64,18 +66,32 @@ fn open(directory: impl AsFd, name: &str) -> io::Result<File> {
     Ok(file.into())
 }
 
-fn write_note(file: &mut File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.write_all(holder().as_bytes())
+/// Written over the last holder's, in one length and only when it differs: every turn comes by here, and
+/// cutting a file to nothing before writing it makes some file systems flush it to disk.
+fn write_note(file: &File) -> io::Result<()> {
+    let note = holder_note();
+    let mut written = Vec::with_capacity(note.len());
+    file.take(NOTE_BYTES).read_to_end(&mut written)?;
+    if written != note.as_bytes() {
+        file.write_all_at(note.as_bytes(), 0)?;
+    }
+    Ok(())
 }
 
-/// This process, as another one's error names it.
-fn holder() -> String {
-    let program = std::env::current_exe()
-        .ok()
-        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-        .unwrap_or_else(|| "unknown program".to_owned());
-    format!("process {} ({program})\n", std::process::id())
+/// This process, as another one's error names it, in one line of [`NOTE_BYTES`].
+fn holder_note() -> &'static str {
+    static NOTE: LazyLock<String> = LazyLock::new(|| {
+        let program = std::env::current_exe()
+            .ok()
+            .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+            .unwrap_or_else(|| "unknown program".to_owned());
+        let program: String = program.chars().filter(char::is_ascii_graphic).take(64).collect();
+        let mut note = format!("process {} ({program})", std::process::id());
+        note.extend(std::iter::repeat_n(' ', NOTE_BYTES as usize - 1 - note.len()));
+        note.push('\n');
+        note
+    });
+    &NOTE
 }
 
 /// The note is for people: whatever stands there is cut to one printable line.
@@ -84,6 +100,7 @@ fn read_note(file: File) -> String {
     let _ = file.take(NOTE_BYTES).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().next().unwrap_or_default();
-    let line: String = line.chars().filter(|character| !character.is_control()).collect();
+    let line: String =
+        line.trim_end().chars().filter(|character| !character.is_control()).collect();
     if line.is_empty() { "another process".to_owned() } else { line }
 }

@@ -143,6 +143,8 @@ fn remove(root: &Directory, name: &str) -> io::Result<()> {
             Err(errno) => return Err(errno.into()),
         }
     }
+    // An open directory that is removed stays on some file systems' lists of orphans until it is closed.
+    drop(directory);
     match unlinkat(&root.fd, name, UnlinkatFlags::RemoveDir) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
         Err(errno) => Err(errno.into()),

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use turnjail_runtime::WorkspaceMode;
 
@@ -34,7 +34,7 @@ fn a_turn_dropped_at_any_moment_cleans_up_by_itself() {
             let mut turn = Box::pin(runtime.run_turn(request("chat:1", text)));
             let waker = Waker::from(Arc::new(Ignore));
             for _ in 0..steps {
-                if let Poll::Ready(_) = turn.as_mut().poll(&mut Context::from_waker(&waker)) {
+                if turn.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
                     break;
                 }
                 tokio::task::yield_now().await;

@@ -2,6 +2,7 @@
 //!
 //! A harness of its own, because the runtime refuses to run as root: started as root, the whole
 //! program drops to an ordinary user before anything else.
+#![allow(clippy::unnecessary_debug_formatting, reason = "paths in messages of failed tests")]
 
 mod cancel;
 mod common;

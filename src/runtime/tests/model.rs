@@ -280,7 +280,7 @@ async fn play(place: &Place, steps: &[Step]) {
         Stage { runtime, driver, model: Model::default(), pending: BTreeMap::new(), next: 0 };
     for step in steps {
         stage.step(step).await;
-        stage.compare(step).await;
+        stage.compare(step);
     }
     stage.end(place).await;
 }
@@ -308,10 +308,11 @@ impl Stage {
                 self.model.call(id, channel, space, false);
                 drop(turn);
             }
-            Step::Finish(channel, verdict) => match self.model.finish(channel, verdict) {
-                Some(id) => assert!(self.driver.finish(&id.to_string(), verdict), "{id} runs"),
-                None => {}
-            },
+            Step::Finish(channel, verdict) => {
+                if let Some(id) = self.model.finish(channel, verdict) {
+                    assert!(self.driver.finish(&id.to_string(), verdict), "{id} runs");
+                }
+            }
             Step::Stop(channel) => {
                 let stopped = self.runtime.stop(&channel_name(channel));
                 assert_eq!(stopped, self.model.stop(channel));
@@ -353,7 +354,7 @@ impl Stage {
     }
 
     /// Everything that can be seen is as the model has it.
-    async fn compare(&mut self, step: &Step) {
+    fn compare(&mut self, step: &Step) {
         let mut busy = self.runtime.busy();
         busy.sort();
         assert_eq!(busy, self.model.busy(), "after {step:?}");
@@ -407,7 +408,7 @@ fn seen(answer: Result<TurnResult, TurnError>) -> End {
 
 /// Lets every task go as far as it gets without time passing.
 async fn settle() {
-    for _ in 0..40 {
+    for _ in 0..24 {
         tokio::task::yield_now().await;
     }
 }

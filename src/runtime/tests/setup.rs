@@ -281,7 +281,7 @@ fn broker_settings_are_checked_at_start() {
         (options(|broker| broker.max_calls = 1_001), "max_calls"),
         (options(|broker| broker.max_output_tokens = 0), "max_output_tokens"),
         (options(|broker| broker.max_output_tokens = 32_769), "max_output_tokens"),
-        (options(|broker| broker.model = " ".to_owned()), "model"),
+        (options(|broker| broker.model.clear()), "model"),
         (options(|broker| broker.allow_http = false), "model_url"),
     ] {
         let error = refusal(options);

@@ -49,7 +49,8 @@ pub fn drop_root() {
 pub fn silence_panics_on_purpose() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let on_purpose = panic.payload_as_str().is_some_and(|text| text.contains("on purpose"));
+        let on_purpose =
+            panic.payload().downcast_ref::<&str>().is_some_and(|text| text.contains("on purpose"));
         if !on_purpose {
             report(panic);
         }
