@@ -74,9 +74,10 @@ impl Policy {
 
     /// Whether any endpoint is an HTTPS one.
     pub fn needs_tls(&self) -> bool {
-        let tools = self.tools.iter().filter_map(CheckedTool::endpoint);
-        let servers = self.servers.iter().filter_map(mcp::Server::endpoint);
-        tools.chain(servers).chain([&self.model.endpoint]).any(Endpoint::needs_tls)
+        let mut tools = self.tools.iter().filter_map(CheckedTool::endpoint);
+        self.model.endpoint.needs_tls()
+            || tools.any(Endpoint::needs_tls)
+            || self.servers.iter().any(mcp::Server::needs_tls)
     }
 
     /// Every credential that a turn could use.

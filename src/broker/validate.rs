@@ -5,10 +5,14 @@ use serde_json::{Map, Value};
 use crate::error::SetupError;
 
 /// A compiled schema.
+#[cfg(feature = "validate")]
 pub(crate) struct Validator {
-    #[cfg(feature = "validate")]
     schema: jsonschema::Validator,
 }
+
+/// A build without the feature has none.
+#[cfg(not(feature = "validate"))]
+pub(crate) enum Validator {}
 
 #[cfg(feature = "validate")]
 impl Validator {
@@ -43,8 +47,8 @@ impl Validator {
         ))
     }
 
-    /// Unreachable, since none is ever made; nothing would be accepted.
+    /// Never called, since none is ever made.
     pub fn accepts(&self, _: &Map<String, Value>) -> bool {
-        false
+        match *self {}
     }
 }

@@ -80,13 +80,14 @@ impl Server {
         })
     }
 
-    pub fn endpoint(&self) -> Option<&Endpoint> {
+    /// Whether it is reached over HTTPS.
+    pub fn needs_tls(&self) -> bool {
         match &self.link {
-            Link::Json(link) => Some(&link.endpoint),
+            Link::Json(link) => link.endpoint.needs_tls(),
             #[cfg(feature = "mcp-client")]
             Link::Client(pool) => match pool.dialer() {
-                Dialer::Http { endpoint, .. } => Some(endpoint),
-                Dialer::Stdio { .. } => None,
+                Dialer::Http { endpoint, .. } => endpoint.needs_tls(),
+                Dialer::Stdio { .. } => false,
             },
         }
     }

@@ -1,5 +1,6 @@
 //! What the operator declares about an MCP server.
 
+#[cfg(feature = "mcp-client")]
 use std::collections::BTreeMap;
 use std::fmt;
 

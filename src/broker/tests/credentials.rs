@@ -21,8 +21,10 @@ fn ok() -> Reply {
     Reply::json(200, &json!({ "choices": [] }))
 }
 
+type Disguise = fn(&str) -> String;
+
 /// An upstream that sends the bearer back in a word after it has been through `disguise`.
-async fn mirror(disguise: fn(&str) -> String) -> Upstream {
+async fn mirror(disguise: Disguise) -> Upstream {
     Upstream::start(move |request| async move {
         let bearer = request.headers.get("authorization").cloned().unwrap_or_default();
         let key = bearer.strip_prefix("Bearer ").unwrap_or_default();
@@ -52,7 +54,7 @@ async fn a_file_is_trimmed_and_read_again_when_it_changes() {
     assert_eq!(bearer().await, (200, Some("Bearer other-key-2".into())));
     std::fs::write(&file, "third-key-3").unwrap();
     assert_eq!(bearer().await, (200, Some("Bearer third-key-3".into())));
-    for bad in [&b""[..], b" \n", b"\xff\xfe-key-123", &[b'x'; 70_000]] {
+    for bad in [&b""[..], b" \n", b"\xff\xfe-key-123", &vec![b'x'; 70_000]] {
         std::fs::write(&file, bad).unwrap();
         assert_eq!(bearer().await, (502, None));
     }
@@ -149,8 +151,7 @@ async fn an_endpoint_without_a_credential_gets_no_header_and_is_not_searched() {
 
 #[tokio::test]
 async fn a_credential_that_comes_back_in_any_dress_fails_the_call() {
-    let hex = |key: &str| key.bytes().fold(String::new(), |text, byte| format!("{text}{byte:02X}"));
-    let disguises: [(&str, fn(&str) -> String); 5] = [
+    let disguises: [(&str, Disguise); 5] = [
         ("as it is", str::to_owned),
         ("reversed", |key| key.chars().rev().collect()),
         ("percent-encoded", |key| {
@@ -161,7 +162,6 @@ async fn a_credential_that_comes_back_in_any_dress_fails_the_call() {
             key.bytes().fold(String::new(), |text, byte| format!("{text}{byte:02X}"))
         }),
     ];
-    assert_eq!(hex("k"), "6B");
     for (name, disguise) in disguises {
         let upstream = mirror(disguise).await;
         let mut wanted = settings(&upstream);
@@ -301,12 +301,12 @@ async fn the_secret_is_in_no_log_error_debug_event_or_environment() {
     let mut command = CommandTool::new(ToolSpec::new("run", "d", Map::new()), argv);
     command.env.insert("TOOL_KEY".into(), "tool-key-of-its-own".into());
     wanted.tools.push(Tool::Command(command));
-    let mut seen = format!("{wanted:?}{:?}", Secret::new(SECRET));
+    let mut seen = vec![format!("{wanted:?}{:?}", Secret::new(SECRET))];
     let broker = Broker::start(wanted.clone()).await.unwrap();
     let mut turn = Turn::open(&broker).await;
-    seen += &format!("{broker:?}{:?}", turn.broker);
+    seen.push(format!("{broker:?}{:?}", turn.broker));
     for _ in 0..5 {
-        seen += &turn.call("/model", &hello()).await.text();
+        seen.push(turn.call("/model", &hello()).await.text());
     }
     let nothing = json!({});
     let (answer, environments) = tokio::join!(turn.call("/tools/run", &nothing), async {
@@ -316,12 +316,13 @@ async fn the_secret_is_in_no_log_error_debug_event_or_environment() {
     assert_eq!(answer.status, 200);
     assert!(environments.contains("TURNJAIL_CONTEXT") && !environments.contains(SECRET));
     while let Some(event) = turn.events.try_recv() {
-        seen += &format!("{event:?}{}", serde_json::to_string(&event).unwrap());
+        seen.push(format!("{event:?}{}", serde_json::to_string(&event).unwrap()));
     }
-    seen += &format!("{:?}", turn.broker.close().await);
+    seen.push(format!("{:?}", turn.broker.close().await));
     std::fs::write(&file, "").unwrap();
     let error = Broker::start(wanted).await.unwrap_err();
-    seen += &format!("{error}{error:?}");
+    seen.push(format!("{error}{error:?}"));
+    let seen = seen.concat();
     assert!(!seen.contains(SECRET), "{seen}");
     assert!(!seen.contains("tool-key-of-its-own"), "{seen}");
     // Logs of this crate at every level. The libraries below log at their own, which is not ours to say.

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
-use support::bench::{Turn, settings, strict_tool, tool};
+use support::bench::{Turn, settings, tool};
 use support::{Reply, Upstream};
 use turnjail_broker::{
     Broker, BrokerSettings, CallOutcome, CallbackTarget, CallbackTool, CommandTool, Credential,
@@ -97,8 +97,8 @@ async fn a_tool_that_panics_or_fails_harms_nothing() {
     .await;
     let failed = turn.call("/tools/fail", &json!({})).await;
     assert_eq!((failed.status, &*failed.text()), (502, "broker call failed"));
-    // The connection breaks with its task; the broker and the turn do not.
-    let _ = support::exchange(&turn.socket, &support::post("/tools/panic", b"{}")).await;
+    let panicked = turn.call("/tools/panic", &json!({})).await;
+    assert_eq!((panicked.status, &*panicked.text()), (502, "broker call failed"));
     assert_eq!(turn.call("/tools/echo", &json!({})).await.status, 200);
 }
 
@@ -125,7 +125,7 @@ async fn inputs_are_validated_where_the_operator_wants_it() {
         "required": ["n"],
         "additionalProperties": false,
     });
-    let turn = with([strict_tool("strict", schema)]).await;
+    let turn = with([support::bench::strict_tool("strict", schema)]).await;
     assert_eq!(turn.call("/tools/strict", &json!({ "n": 5 })).await.status, 200);
     for input in [json!({}), json!({ "n": "5" }), json!({ "n": 5, "x": 1 })] {
         assert_eq!(turn.call("/tools/strict", &input).await.status, 502, "{input}");
@@ -135,7 +135,7 @@ async fn inputs_are_validated_where_the_operator_wants_it() {
     let long = json!({ "n": 5, "s": format!("{}b", "a".repeat(50_000)) });
     assert_eq!(turn.call("/tools/strict", &long).await.status, 502);
     assert!(before.elapsed() < Duration::from_secs(2));
-    let lookaround = strict_tool("bad", json!({ "pattern": "(?=a)" }));
+    let lookaround = support::bench::strict_tool("bad", json!({ "pattern": "(?=a)" }));
     let mut settings = quiet().await;
     settings.tools.push(lookaround);
     assert!(Broker::start(settings).await.unwrap_err().to_string().contains("tools.bad"));
@@ -202,8 +202,8 @@ async fn a_command_that_fails_floods_or_garbles_is_a_failure() {
     ] {
         assert_eq!(turn.call(&format!("/tools/{name}"), &large).await.status, status, "{name}");
     }
-    use CallOutcome::{Ok, TooLarge, Tool};
-    assert_eq!(outcomes(&mut turn), [Tool, Tool, TooLarge, Tool, Ok, Tool, Ok, Ok]);
+    let words: Vec<_> = outcomes(&mut turn).into_iter().map(CallOutcome::as_str).collect();
+    assert_eq!(words, ["tool", "tool", "too-large", "tool", "ok", "tool", "ok", "ok"]);
 }
 
 #[tokio::test]
@@ -328,8 +328,8 @@ async fn a_callback_over_a_url_has_a_bearer_and_bounds() {
         let refused = turn.call(&format!("/tools/{name}"), &json!({})).await;
         assert_eq!((refused.status, &*refused.text()), (502, "broker call failed"), "{name}");
     }
-    use CallOutcome::{Ok, Reflected, Upstream as Failed};
-    assert_eq!(outcomes(&mut turn), [Ok, Failed, Reflected, Failed, Failed]);
+    let words: Vec<_> = outcomes(&mut turn).into_iter().map(CallOutcome::as_str).collect();
+    assert_eq!(words, ["ok", "upstream", "reflected", "upstream", "upstream"]);
     // A callback may have acted, so it is never called twice.
     assert_eq!(server.take().len(), 5);
 }

@@ -1,7 +1,9 @@
 //! Declared tools, checked at start-up, and how each kind is called.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use turnjail_protocol::ToolSpec;
 
@@ -73,7 +75,13 @@ impl CheckedTool {
         let context = call.tool_context();
         let _cancelled_when_dropped = context.cancel.clone().drop_guard();
         match &self.kind {
-            Kind::Host(tool) => tool.call(input, &context).await.map_err(Failure::from),
+            Kind::Host(tool) => {
+                // A panic in the embedder's code is a failure of this call and of nothing else.
+                let called = AssertUnwindSafe(tool.call(input, &context)).catch_unwind().await;
+                called
+                    .unwrap_or_else(|_| Err(ToolError::failed("the tool panicked")))
+                    .map_err(Failure::from)
+            }
             Kind::Command(tool) => tool.run(&input, &context, call).await,
             Kind::Callback(callback) => callback.run(input, &context, call).await,
         }

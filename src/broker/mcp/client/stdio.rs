@@ -25,7 +25,7 @@ pub(super) struct ChildTransport {
     input: Arc<Mutex<Option<ChildStdin>>>,
     output: FramedRead<ChildStdout, LinesCodec>,
     child: Child,
-    _group: GroupGuard,
+    group: Option<GroupGuard>,
 }
 
 impl ChildTransport {
@@ -42,7 +42,7 @@ impl ChildTransport {
             input: Arc::new(Mutex::new(Some(input))),
             output: FramedRead::new(output, LinesCodec::new_with_max_length(MAX_MESSAGE)),
             child,
-            _group: group,
+            group: Some(group),
         })
     }
 }
@@ -66,8 +66,11 @@ impl Transport<RoleClient> for ChildTransport {
 
     async fn receive(&mut self) -> Option<Incoming> {
         loop {
-            // A line over the limit ends the session: what follows could be the rest of it.
-            let line = self.output.next().await?.ok()?;
+            let Ok(line) = self.output.next().await? else {
+                // A line over the limit, or no text: what follows could be the rest of it.
+                self.group = None;
+                return None;
+            };
             if let Some(message) = wire::read(&line) {
                 return Some(message);
             }

@@ -17,7 +17,7 @@ pub fn trials() -> Vec<Case> {
             run(reference_server());
         }),
         (Fact::McpNode, "http: a server that dies fails calls and is found again", || {
-            run(restarted())
+            run(restarted());
         }),
         (Fact::McpNode, "http: a server that is down stops start-up", || run(down())),
     ]

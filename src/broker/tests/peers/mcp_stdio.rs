@@ -31,10 +31,10 @@ pub fn trials() -> Vec<Case> {
         ),
         (Fact::McpNode, "stdio: one child for the host when so declared", || run(one_child())),
         (Fact::McpNode, "stdio: a killed child fails a call and is started again", || {
-            run(restarted())
+            run(restarted());
         }),
         (Fact::McpNode, "stdio: a call ends with its turn and its child goes on", || {
-            run(cancelled())
+            run(cancelled());
         }),
         (Fact::McpPython, "stdio: a server written in Python", || run(python_server())),
     ]
