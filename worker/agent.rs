@@ -83,7 +83,7 @@ fn user_entry(turn: &Turn) -> String {
 
 fn system_text(turn: &Turn, memory: &Memory<'_>) -> Result<String, WorkerCode> {
     let prompt = measure::cut(&turn.prompt, turn.budgets().prompt());
-    let time = clock::now(&turn.time_zone).ok_or(WorkerCode::TimeZone)?;
+    let time = clock::now(&turn.time_zone)?;
     let facts = memory.speaker_facts();
     let notes = memory.channel_notes();
     Ok(format!(

@@ -3,16 +3,22 @@
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
+use turnjail_protocol::WorkerCode;
 
-/// Whether a zone is one that [`now`] knows: an IANA name in any letter case, from the database
+use crate::sys;
+
+/// Whether a zone is one that a worker knows: an IANA name in any letter case, from the database
 /// inside the program, or an offset such as `+05:30`, `-0800` or `+05`.
 pub fn is_known(zone: &str) -> bool {
     find(zone).is_some()
 }
 
-/// The current date and time in `zone`, such as `7/4/2026, 3:05:09 PM`; none if the zone is unknown.
-pub fn now(zone: &str) -> Option<String> {
-    find(zone).map(|zone| format(zone.to_datetime(Timestamp::now())))
+/// The current date and time in `zone`, such as `7/4/2026, 3:05:09 PM`.
+pub(crate) fn now(zone: &str) -> Result<String, WorkerCode> {
+    let zone = find(zone).ok_or(WorkerCode::TimeZone)?;
+    let (seconds, nanoseconds) = sys::now().map_err(|_| WorkerCode::Io)?;
+    let time = Timestamp::new(seconds, nanoseconds).map_err(|_| WorkerCode::Io)?;
+    Ok(format(zone.to_datetime(time)))
 }
 
 fn find(zone: &str) -> Option<TimeZone> {

@@ -1,7 +1,7 @@
 //! The worker's program: see the library.
 #![no_main]
 
-mod memory_limit;
+mod allocator;
 
 use std::ffi::{CStr, c_char, c_int};
 
