@@ -17,7 +17,9 @@ use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use turnjail_warden::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response};
+use turnjail_warden::wire::{
+    Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Status,
+};
 
 use crate::{StartError, process};
 
@@ -140,7 +142,7 @@ impl Client {
 }
 
 impl Jail {
-    /// Reads the status pipe to its end, which is the exec of the program.
+    /// Reads the status pipe to its end, or until an init says so: then the program has been executed.
     async fn complete(&mut self, objects: &Objects) -> Result<(), StartError> {
         let mut record = [0; Report::BYTES];
         loop {
@@ -152,7 +154,8 @@ impl Jail {
                     Some(Report::Failed(failure)) => {
                         return Err(StartError::step(failure, objects.of_step(failure)));
                     }
-                    None => return Err(StartError::WardenDied),
+                    Some(Report::Running) => return Ok(()),
+                    Some(Report::Signal(_)) | None => return Err(StartError::WardenDied),
                 },
             }
         }
@@ -175,7 +178,15 @@ impl Jail {
 
     /// Waits until nothing of the jail is left.
     pub async fn ended(&mut self) -> Result<Exit, StartError> {
-        (&mut self.exited).await.map_err(|_| StartError::WardenDied)
+        let mut exit = (&mut self.exited).await.map_err(|_| StartError::WardenDied)?;
+        // What an init says of its program: it cannot die of the same signal itself.
+        let mut record = [0; Report::BYTES];
+        if self.status.read_exact(&mut record).await.is_ok()
+            && let Some(Report::Signal(signal)) = Report::decode(record)
+        {
+            exit.status = Status::Signal(signal);
+        }
+        Ok(exit)
     }
 }
 

@@ -1,13 +1,15 @@
 //! From what a caller wants to the plan that the warden carries out: plain data, already checked.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use turnjail_driver::{ContainerSpec, Limits};
 use turnjail_images::Image;
 use turnjail_warden::seccomp::Profile;
-use turnjail_warden::wire::{Bind, Plan, Source, Target};
+use turnjail_warden::step::Step;
+use turnjail_warden::wire::{Bind, Failure, Plan, Source, Target};
 
 use crate::StartError;
 
@@ -77,11 +79,7 @@ impl JailSpec {
 
     /// The plan for the warden. The ids of the calling process are the jail's.
     pub(crate) fn plan(&self) -> Result<Plan, StartError> {
-        let program = self.command.first().filter(|program| program.starts_with('/'));
-        let program = program.ok_or_else(|| StartError::Policy {
-            what: "the image names no program by an absolute path".to_owned(),
-            remedy: "set the image's Entrypoint".to_owned(),
-        })?;
+        let program = self.program()?;
         let sealed = self.profile == Profile::Sealed;
         let bytes = |text: &String| text.clone().into_bytes();
         let bind = |mount: &Mount| {
@@ -99,7 +97,7 @@ impl JailSpec {
             tmp_bytes: TMP_BYTES,
             tmp_inodes: TMP_INODES,
             profile: self.profile,
-            program: bytes(program),
+            program: program.into_bytes(),
             arguments: self.command.iter().map(bytes).collect(),
             environment: self.environment(),
             working_dir: if self.working_dir.is_empty() {
@@ -116,6 +114,28 @@ impl JailSpec {
         })
     }
 
+    /// The path of the program inside the root. A bare name is searched in the image's PATH, as OCI has
+    /// it, without leaving the root.
+    fn program(&self) -> Result<String, StartError> {
+        let name = self.command.first().filter(|name| !name.is_empty()).ok_or_else(|| {
+            StartError::policy("the image names no program", "set the image's Entrypoint or Cmd")
+        })?;
+        if name.contains('/') {
+            return Ok(name.clone());
+        }
+        let path = self.environment.iter().find_map(|line| line.strip_prefix("PATH="));
+        let path = path.unwrap_or_else(|| DEFAULT_PATH.trim_start_matches("PATH="));
+        let candidates = path.split(':').filter(|dir| dir.starts_with('/'));
+        let mut candidates = candidates.map(|dir| format!("{}/{name}", dir.trim_end_matches('/')));
+        let root = open_root(&self.rootfs)?;
+        candidates.find(|path| is_executable(&root, path)).ok_or_else(|| {
+            StartError::policy(
+                format!("the image has no program {name:?} in its PATH"),
+                "set the image's Entrypoint to an absolute path",
+            )
+        })
+    }
+
     fn environment(&self) -> Vec<Vec<u8>> {
         let names = |name: &str| self.environment.iter().any(|line| line.starts_with(name));
         let mut lines = self.environment.clone();
@@ -128,6 +148,25 @@ impl JailSpec {
     }
 }
 
+fn open_root(rootfs: &Path) -> Result<OwnedFd, StartError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(rootfs, flags, Mode::empty()).map_err(|errno| StartError::Step {
+        failure: Failure { step: Step::OpenSource, index: 0, errno: errno.raw_os_error() },
+        object: Some(rootfs.display().to_string()),
+    })
+}
+
+/// Whether `path` is a file that can be executed, seen from inside the root.
+fn is_executable(root: &OwnedFd, path: &str) -> bool {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+        .and_then(rustix::fs::fstat)
+        .is_ok_and(|found| {
+            FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+                && found.st_mode & 0o111 != 0
+        })
+}
+
 /// CPU seconds that a jail may use: what its wall time and its CPUs allow, rounded up.
 pub(crate) fn cpu_seconds(limits: &Limits) -> u64 {
     let seconds = limits.time_ms as f64 / 1000.0 * limits.cpus;
@@ -137,8 +176,10 @@ pub(crate) fn cpu_seconds(limits: &Limits) -> u64 {
 /// The resource limits of one process (getrlimit(2)). Core dumps are the warden's matter.
 fn rlimits(limits: &Limits, sealed: bool) -> Vec<(u32, u64)> {
     let memory = u64::from(limits.memory_mb) * MIB;
+    // A general image's program has an init beside it.
+    let own = u64::from(!sealed);
     let mut list = vec![
-        (resource::NPROC, u64::from(limits.pids)),
+        (resource::NPROC, u64::from(limits.pids) + own),
         (resource::CPU, cpu_seconds(limits)),
         (resource::NOFILE, OPEN_FILES),
         (resource::FSIZE, FILE_BYTES),
@@ -186,11 +227,7 @@ fn source(path: &Path) -> Result<Source, StartError> {
             ino: found.st_ino,
         }),
         Err(errno) => Err(StartError::Step {
-            failure: turnjail_warden::wire::Failure {
-                step: turnjail_warden::step::Step::OpenSource,
-                index: 0,
-                errno: errno.raw_os_error(),
-            },
+            failure: Failure { step: Step::OpenSource, index: 0, errno: errno.raw_os_error() },
             object: Some(path.display().to_string()),
         }),
     }
@@ -222,11 +259,18 @@ mod tests {
     }
 
     #[test]
-    fn a_program_needs_an_absolute_path() {
-        for command in [vec![], vec!["worker".to_owned()]] {
-            let error = JailSpec { command, ..spec() }.plan().expect_err("refused");
-            assert!(error.remedy().is_some_and(|r| r.contains("Entrypoint")));
-        }
+    fn a_bare_name_is_searched_in_the_images_path() {
+        let named = |name: &str, path: &str| JailSpec {
+            command: vec![name.to_owned()],
+            environment: vec![format!("PATH=relative:{path}")],
+            ..spec()
+        };
+        let plan = named("sh", "/nowhere:/bin/").plan().expect("every host has a shell");
+        assert_eq!(plan.program, b"/bin/sh");
+        let missing = named("sh", "/nowhere").plan().expect_err("not there");
+        assert!(missing.to_string().contains("\"sh\""), "{missing}");
+        let none = JailSpec { command: vec![], ..spec() }.plan().expect_err("refused");
+        assert!(none.remedy().is_some_and(|remedy| remedy.contains("Entrypoint")));
     }
 
     #[test]

@@ -54,7 +54,12 @@ pub fn advice(failure: Failure) -> Advice {
             "a directory that turnjail was to mount is not there or not reachable",
             "check that the directory exists, is yours, and is not being replaced",
         ),
-        Step::CopyTree | Step::TreeFlags | Step::AttachRoot | Step::AttachMount => mounting(errno),
+        Step::CopyTree | Step::TreeFlags | Step::AttachRoot => mounting(errno),
+        Step::AttachMount if errno == Errno::INVAL => mounting(Errno::NOTDIR),
+        Step::AttachMount => mounting(errno),
+        Step::Tmp | Step::Devices | Step::Proc if [Errno::LOOP, Errno::NOTDIR].contains(&errno) => {
+            mounting(errno)
+        }
         Step::PivotRoot => Advice::new(
             "pivot-root",
             "the current root is an initial ram file system or a chroot",
@@ -64,6 +69,17 @@ pub fn advice(failure: Failure) -> Advice {
             "tmpfs",
             "a tmpfs cannot be mounted",
             "check the kernel's tmpfs support and fs.mount-max",
+        ),
+        Step::Proc => Advice::new(
+            "masked-proc",
+            "the surrounding container masks /proc, so no new one can be mounted",
+            "unmask it (podman: --security-opt unmask=ALL, docker: systempaths=unconfined); without \
+             /proc a jail is no weaker",
+        ),
+        Step::Devices => Advice::new(
+            "devices",
+            "the host's /dev lacks the usual devices, or the image has no /dev directory",
+            "give the surrounding container null, zero, full, random and urandom; import the image again",
         ),
         Step::Exec => exec(errno),
         Step::Landlock => Advice::new(

@@ -10,16 +10,16 @@ use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, fchdir, mkdir, pivot_root, sethostname, setsid};
 
-use crate::prepare::Prepared;
+use crate::prepare::{Prepared, without_links};
 use crate::seccomp::Profile;
 use crate::step::Step;
-use crate::sys;
 use crate::wire::{Failure, Report};
+use crate::{devices, init, sys};
 
 /// The descriptors that the child starts with.
 #[derive(Debug, Clone, Copy)]
@@ -66,11 +66,14 @@ fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failu
         identity(jail)?;
         own_session(jail)?;
         forbid_namespaces(*status)?;
-        enter_root(jail)?;
+        enter_root(jail, *status)?;
         mounts(jail)?;
         limits(jail)?;
         no_privileges(jail)?;
         landlock(jail)?;
+        if jail.plan.profile == Profile::General {
+            *status = init::split(jail, *status)?;
+        }
         *status = close_descriptors(*status)?;
         filter(jail)
     };
@@ -122,15 +125,40 @@ fn forbid_namespaces(status: RawFd) -> Done {
 }
 
 /// After this nothing of the host is left but the mounts that the plan names.
-fn enter_root(jail: &Prepared) -> Done {
+fn enter_root(jail: &Prepared, status: RawFd) -> Done {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(NONE, c"/", NONE, private, NONE).map_err(fail(Step::Propagation))?;
     sys::attach_tree(jail.root.as_fd(), &jail.root_path).map_err(fail(Step::AttachRoot))?;
     fchdir(&jail.root).map_err(fail(Step::AttachRoot))?;
+    if jail.plan.profile == Profile::General {
+        proc(jail, status)?;
+    }
     pivot_root(c".", c".").map_err(fail(Step::PivotRoot))?;
     // The old root now lies over the new one at ".": this takes it away.
     umount2(c".", MntFlags::MNT_DETACH).map_err(fail(Step::DetachOldRoot))?;
     chdir(c"/").map_err(fail(Step::DetachOldRoot))
+}
+
+/// A /proc of the jail's own pid namespace, with nothing but its processes. The kernel allows it only
+/// while a fully visible /proc of the host is still there, so before the pivot, at a target that is
+/// proved to be no link. Inside a container, whose /proc is masked, there is none; then the host is told.
+fn proc(jail: &Prepared, status: RawFd) -> Done {
+    let make = || {
+        let target = openat2(AT_FDCWD, c"proc", without_links(OFlag::O_PATH | OFlag::O_DIRECTORY))?;
+        fchdir(&target)?;
+        let tight = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        let options = Some(c"subset=pid,hidepid=ptraceable");
+        mount(Some(c"proc"), c".", Some(c"proc"), tight, options)
+    };
+    match make() {
+        Ok(()) => {}
+        Err(Errno::EPERM) => {
+            let missing = Report::Missing(fail(Step::Proc)(Errno::EPERM));
+            sys::write(status, &missing.encode()).map_err(fail(Step::StatusPipe))?;
+        }
+        Err(errno) => return Err(fail(Step::Proc)(errno)),
+    }
+    fchdir(&jail.root).map_err(fail(Step::Proc))
 }
 
 /// No host path can be reached any more, so a hostile image's links could only lead back into it.
@@ -140,10 +168,28 @@ fn mounts(jail: &Prepared) -> Done {
         attached.map_err(fail_at(Step::AttachMount, index))?;
     }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    plain_directory(c"/tmp").map_err(fail(Step::Tmp))?;
     mount(Some(c"tmpfs"), c"/tmp", Some(c"tmpfs"), flags, Some(jail.tmp_options.as_c_str()))
         .map_err(fail(Step::Tmp))?;
     mkdir(c"/tmp/home", Mode::S_IRWXU).map_err(fail(Step::Tmp))?;
-    chdir(jail.working_dir.as_c_str()).map_err(fail(Step::WorkingDir))
+    if jail.plan.profile == Profile::General {
+        plain_directory(c"/dev").map_err(fail(Step::Devices))?;
+        devices::populate(&jail.devices).map_err(fail(Step::Devices))?;
+    }
+    working_dir(jail).map_err(fail(Step::WorkingDir))
+}
+
+/// mount(2) follows links; a link could only lead elsewhere in the image, but is still not what it seems.
+fn plain_directory(path: &CStr) -> nix::Result<()> {
+    openat2(AT_FDCWD, path, without_links(OFlag::O_PATH | OFlag::O_DIRECTORY)).map(drop)
+}
+
+/// Links of the image are followed within its root, links of /proc to descriptors are not.
+fn working_dir(jail: &Prepared) -> nix::Result<()> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    fchdir(openat2(AT_FDCWD, jail.working_dir.as_c_str(), how)?)
 }
 
 fn limits(jail: &Prepared) -> Done {
@@ -174,7 +220,10 @@ fn no_privileges(jail: &Prepared) -> Done {
 /// After all mounts: a landlocked process may not mount.
 fn landlock(jail: &Prepared) -> Done {
     let Some(policy) = jail.ruleset else { return Ok(()) };
-    let look = |path: &CStr| open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let look = |path: &CStr| openat2(AT_FDCWD, path, how);
     let program = look(&jail.program).map_err(fail(Step::Exec))?;
     let make = || {
         let ruleset = sys::landlock_create(&policy.attributes, policy.attribute_bytes)?;
@@ -200,10 +249,7 @@ fn close_descriptors(status: RawFd) -> Result<RawFd, Failure> {
 
 /// The last act before exec, so that no call of the set-up needs to be allowed.
 fn filter(jail: &Prepared) -> Done {
-    let filter = match jail.plan.profile {
-        Profile::Sealed => &jail.policies.sealed_filter,
-        Profile::General => return Err(fail(Step::Seccomp)(Errno::ENOTSUP)),
-    };
+    let filter = jail.policies.filter(jail.plan.profile);
     sys::install_filter(filter.instructions()).map_err(fail(Step::Seccomp))
 }
 

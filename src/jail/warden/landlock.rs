@@ -98,8 +98,10 @@ fn places(profile: Profile) -> Vec<(&'static CStr, BitFlags<AccessFs>)> {
             let mut general = sealed;
             general[0].1 |= make_bitflags!(AccessFs::{MakeSym | Execute});
             general[2].1 |= make_bitflags!(AccessFs::{MakeSym});
+            // /proc and /broker lie beneath the root and can be read; their mounts are read-only.
             general.push((c"/", make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute})));
-            general.push((c"/dev", make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile})));
+            general.push((c"/dev", make_bitflags!(AccessFs::{WriteFile})));
+            general.push((c"/dev/shm", files));
             general
         }
     }

@@ -11,6 +11,8 @@
 
 pub mod canary;
 pub mod child;
+pub mod devices;
+pub mod init;
 pub mod landlock;
 pub mod launch;
 pub mod prepare;

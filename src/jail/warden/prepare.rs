@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::fstat;
 
+use crate::devices::Device;
 use crate::landlock::{self, Ruleset};
 use crate::seccomp::{self, FilterOptions, Profile};
 use crate::step::Step;
@@ -26,9 +27,17 @@ pub struct Policies {
     pub mdwe: bool,
     /// The number of capabilities of this kernel.
     pub capabilities: u32,
-    /// The sealed profile's filter.
-    pub sealed_filter: seccomp::Filter,
-    sealed_ruleset: Option<Ruleset>,
+    /// The filter of the init that general images get.
+    pub init_filter: seccomp::Filter,
+    sealed: ProfilePolicies,
+    general: ProfilePolicies,
+}
+
+/// The filter and the ruleset of one profile.
+#[derive(Debug)]
+struct ProfilePolicies {
+    filter: seccomp::Filter,
+    ruleset: Option<Ruleset>,
 }
 
 impl Policies {
@@ -39,15 +48,30 @@ impl Policies {
             landlock_abi,
             mdwe: sys::can_deny_executable_memory(),
             capabilities: (0..64).take_while(|&c| sys::bounding_set_has(c).is_ok()).count() as u32,
-            sealed_filter: seccomp::program(Profile::Sealed, &FilterOptions::default()),
-            sealed_ruleset: landlock::ruleset(Profile::Sealed, landlock_abi),
+            init_filter: seccomp::init(),
+            sealed: ProfilePolicies::new(Profile::Sealed, landlock_abi),
+            general: ProfilePolicies::new(Profile::General, landlock_abi),
         }
     }
 
-    fn ruleset(&self, profile: Profile) -> Option<&Ruleset> {
+    /// The seccomp filter of a profile.
+    pub fn filter(&self, profile: Profile) -> &seccomp::Filter {
+        &self.of(profile).filter
+    }
+
+    fn of(&self, profile: Profile) -> &ProfilePolicies {
         match profile {
-            Profile::Sealed => self.sealed_ruleset.as_ref(),
-            Profile::General => None,
+            Profile::Sealed => &self.sealed,
+            Profile::General => &self.general,
+        }
+    }
+}
+
+impl ProfilePolicies {
+    fn new(profile: Profile, landlock_abi: u32) -> Self {
+        Self {
+            filter: seccomp::program(profile, &FilterOptions::default()),
+            ruleset: landlock::ruleset(profile, landlock_abi),
         }
     }
 }
@@ -86,6 +110,8 @@ pub struct Prepared<'a> {
     pub root: OwnedFd,
     /// What is mounted into it.
     pub trees: Vec<Tree>,
+    /// The devices of a general image's /dev.
+    pub devices: Vec<(&'static Device, OwnedFd)>,
     /// The options of the tmpfs at /tmp.
     pub tmp_options: CString,
     /// The program.
@@ -104,12 +130,16 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             plan,
             policies,
-            ruleset: policies.ruleset(plan.profile).filter(|_| plan.landlock),
+            ruleset: policies.of(plan.profile).ruleset.as_ref().filter(|_| plan.landlock),
             uid_map: format!("{0} {0} 1", plan.uid),
             gid_map: format!("{0} {0} 1", plan.gid),
             root_path: c_string(plan.root.path.clone(), Step::OpenSource)?,
             root,
             trees: trees.collect::<Result<_, _>>()?,
+            devices: match plan.profile {
+                Profile::Sealed => Vec::new(),
+                Profile::General => Device::all()?,
+            },
             tmp_options: c_string(
                 format!("size={},nr_inodes={},mode=1777", plan.tmp_bytes, plan.tmp_inodes).into(),
                 Step::Tmp,
@@ -174,9 +204,7 @@ fn attributes(read_only: bool, noexec: bool) -> u64 {
 fn detach(source: &Source, index: u16, flags: u64) -> Result<OwnedFd, Failure> {
     let fail = |step: Step| move |errno: Errno| Failure { step, index, errno: errno as i32 };
     let path = c_string(source.path.clone(), Step::OpenSource)?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let how = without_links(OFlag::O_PATH | OFlag::O_DIRECTORY);
     let dir =
         openat2(nix::fcntl::AT_FDCWD, path.as_c_str(), how).map_err(fail(Step::OpenSource))?;
     let found = fstat(&dir).map_err(fail(Step::OpenSource))?;
@@ -186,6 +214,13 @@ fn detach(source: &Source, index: u16, flags: u64) -> Result<OwnedFd, Failure> {
     let tree = sys::copy_tree(dir.as_fd()).map_err(fail(Step::CopyTree))?;
     sys::restrict_tree(tree.as_fd(), flags).map_err(fail(Step::TreeFlags))?;
     Ok(tree)
+}
+
+/// Opens without following any symbolic link on the way.
+pub(crate) fn without_links(flags: OFlag) -> OpenHow {
+    OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS)
 }
 
 fn c_string(bytes: Vec<u8>, step: Step) -> Result<CString, Failure> {

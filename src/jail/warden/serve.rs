@@ -13,6 +13,7 @@ use nix::unistd::pipe2;
 
 use crate::child::{self, Descriptors};
 use crate::prepare::{Policies, Prepared};
+use crate::seccomp::Profile;
 use crate::step::Step;
 use crate::sys::{self, Cloned};
 use crate::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Request, Response, Status};
@@ -59,7 +60,8 @@ impl<'a> Warden<'a> {
         let facts = Facts {
             landlock_abi: warden.policies.landlock_abi,
             mdwe: warden.policies.mdwe,
-            sealed_filter: warden.policies.sealed_filter.digest(),
+            sealed_filter: warden.policies.filter(Profile::Sealed).digest(),
+            general_filter: warden.policies.filter(Profile::General).digest(),
         };
         warden.answer(&Response::Ready(facts), &[])?;
         Ok(warden)

@@ -63,6 +63,10 @@ steps! {
     DetachOldRoot = "detach the host's root",
     /// A mount into the root.
     AttachMount = "mount a directory into the jail",
+    /// /dev and what is in it, for general images.
+    Devices = "make /dev",
+    /// /proc, for general images.
+    Proc = "mount /proc",
     /// /tmp and the home directory in it.
     Tmp = "mount /tmp",
     /// sethostname.
@@ -87,6 +91,8 @@ steps! {
     MemoryDenyWriteExecute = "deny executable memory",
     /// The landlock ruleset.
     Landlock = "apply landlock",
+    /// The init of a general image: the process that reaps, and the one that it watches.
+    Init = "start the init of the jail",
     /// Closing everything but the standard streams.
     Descriptors = "close descriptors",
     /// The seccomp filter.

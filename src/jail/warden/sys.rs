@@ -55,6 +55,42 @@ pub fn clone3(namespaces: u64) -> Result<Cloned> {
     }
 }
 
+/// fork(2) of this, the only, thread: none in the child, the child's number in the parent.
+pub fn fork() -> Result<Option<libc::pid_t>> {
+    // SAFETY: the caller has one thread, as with clone3.
+    match check(c_long::from(unsafe { libc::fork() }))? {
+        0 => Ok(None),
+        pid => Ok(Some(pid as libc::pid_t)),
+    }
+}
+
+/// wait4(2) for any child: its number and its raw wait status.
+pub fn wait_any() -> Result<(libc::pid_t, c_int)> {
+    let mut status = 0;
+    // SAFETY: the out-pointer is to a live integer; no resource use is asked for.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, 0, std::ptr::null_mut()) };
+    check(c_long::from(pid)).map(|pid| (pid as libc::pid_t, status))
+}
+
+/// PR_SET_DUMPABLE 0: nobody of the same user may look into this process.
+pub fn not_dumpable() -> Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, [0; 4]).map(drop)
+}
+
+/// read(2).
+pub fn read(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
+    // SAFETY: pointer and length are of one live slice, which the kernel writes.
+    let got = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
+    check(got as c_long).map(|got| got as usize)
+}
+
+/// pipe2(2), closed at exec.
+pub fn pipe() -> Result<[RawFd; 2]> {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two descriptors into the live array.
+    check(c_long::from(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })).map(|_| ends)
+}
+
 /// How many threads this process has; 1 where /proc is not readable.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)

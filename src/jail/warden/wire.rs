@@ -148,6 +148,8 @@ pub struct Facts {
     pub mdwe: bool,
     /// SHA-256 of the sealed profile's seccomp program, hexadecimal.
     pub sealed_filter: String,
+    /// SHA-256 of the general profile's seccomp program, hexadecimal.
+    pub general_filter: String,
 }
 
 /// How a jail's first process ended.
@@ -183,13 +185,17 @@ pub struct Failure {
     pub errno: i32,
 }
 
-/// One record on the status pipe of a starting jail, [`Report::BYTES`] long.
+/// One record on the status pipe of a jail, [`Report::BYTES`] long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
-    /// A wall that the plan allows to be missing is missing.
+    /// Something that the plan allows to be missing is missing.
     Missing(Failure),
     /// The jail could not be completed and is gone; the program never ran.
     Failed(Failure),
+    /// The program has been executed. Only an init says so; without one the end of the pipe does.
+    Running,
+    /// The program under an init was ended by this signal.
+    Signal(i32),
 }
 
 impl Report {
@@ -198,26 +204,30 @@ impl Report {
 
     /// The record's bytes. Allocates nothing: the child writes it after clone.
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let (kind, failure) = match self {
-            Self::Missing(failure) => (0, failure),
-            Self::Failed(failure) => (1, failure),
+        let (kind, step, index, number) = match self {
+            Self::Missing(failure) => (0, failure.step as u8, failure.index, failure.errno),
+            Self::Failed(failure) => (1, failure.step as u8, failure.index, failure.errno),
+            Self::Running => (2, 0, 0, 0),
+            Self::Signal(signal) => (3, 0, 0, signal),
         };
-        let [i0, i1] = failure.index.to_le_bytes();
-        let [e0, e1, e2, e3] = failure.errno.to_le_bytes();
-        [kind, failure.step as u8, i0, i1, e0, e1, e2, e3]
+        let [i0, i1] = index.to_le_bytes();
+        let [n0, n1, n2, n3] = number.to_le_bytes();
+        [kind, step, i0, i1, n0, n1, n2, n3]
     }
 
     /// Reads a record; none when it is not one.
     pub fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
-        let [kind, step, i0, i1, e0, e1, e2, e3] = bytes;
-        let failure = Failure {
-            step: Step::from_number(step)?,
-            index: u16::from_le_bytes([i0, i1]),
-            errno: i32::from_le_bytes([e0, e1, e2, e3]),
+        let [kind, step, i0, i1, n0, n1, n2, n3] = bytes;
+        let number = i32::from_le_bytes([n0, n1, n2, n3]);
+        let failure = || {
+            let index = u16::from_le_bytes([i0, i1]);
+            Step::from_number(step).map(|step| Failure { step, index, errno: number })
         };
         match kind {
-            0 => Some(Self::Missing(failure)),
-            1 => Some(Self::Failed(failure)),
+            0 => failure().map(Self::Missing),
+            1 => failure().map(Self::Failed),
+            2 => Some(Self::Running),
+            3 => Some(Self::Signal(number)),
             _ => None,
         }
     }
@@ -232,6 +242,8 @@ mod tests {
         for report in [
             Report::Failed(Failure { step: Step::Exec, index: 0, errno: libc::ENOENT }),
             Report::Missing(Failure { step: Step::NamespaceLimit, index: 513, errno: libc::EROFS }),
+            Report::Running,
+            Report::Signal(libc::SIGSYS),
         ] {
             assert_eq!(Report::decode(report.encode()), Some(report));
         }

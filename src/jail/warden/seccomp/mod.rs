@@ -13,6 +13,7 @@ mod arguments;
 mod assemble;
 mod compile;
 mod general;
+mod init;
 pub mod machine;
 pub mod numbers;
 pub mod rule;
@@ -92,6 +93,11 @@ impl Filter {
 /// The filter of a profile for the machine this program runs on.
 pub fn program(profile: Profile, options: &FilterOptions) -> Filter {
     program_for(profile, options, Machine::NATIVE)
+}
+
+/// The filter of the init that reaps the processes of a general image. Everything else is death.
+pub fn init() -> Filter {
+    Filter { instructions: compile::compile(&init::policy(), Machine::NATIVE) }
 }
 
 /// The filter of a profile for a given machine.

@@ -1,0 +1,73 @@
+//! The first process of a general image's jail.
+//!
+//! A program that was not written to be one makes a poor PID 1: it ignores signals and leaves zombies.
+//! So a general image's program is the second process, and this one reaps whatever ends. It ends with
+//! the program, and with it the kernel ends the pid namespace, daemons and all.
+
+use std::os::fd::RawFd;
+
+use nix::errno::Errno;
+
+use crate::prepare::Prepared;
+use crate::step::Step;
+use crate::sys;
+use crate::wire::{Failure, Report};
+
+/// Where the init keeps its two descriptors; all others are closed.
+const STATUS: RawFd = 0;
+const FAILURES: RawFd = 1;
+
+/// Makes the program's process, and comes back in that one alone, with the descriptor that its failures
+/// go to. The calling process stays behind as the init.
+pub fn split(jail: &Prepared, status: RawFd) -> Result<RawFd, Failure> {
+    let fail = |errno: Errno| Failure { step: Step::Init, index: 0, errno: errno as i32 };
+    let [failures, writer] = sys::pipe().map_err(fail)?;
+    match sys::fork().map_err(fail)? {
+        // A session of its own, so that the program's group does not contain its init.
+        None => nix::unistd::setsid().map_err(fail).map(|_| writer),
+        Some(program) => {
+            let failed = supervise(jail, program, status, failures).unwrap_or_else(fail);
+            let _ = sys::write(STATUS, &Report::Failed(failed).encode());
+            sys::exit_now(127)
+        }
+    }
+}
+
+/// Reports what becomes of the program, reaping everything else. Comes back only with a failure.
+fn supervise(
+    jail: &Prepared,
+    program: libc::pid_t,
+    status: RawFd,
+    failures: RawFd,
+) -> Result<Failure, Errno> {
+    sys::not_dumpable()?;
+    // Both are above 2 here, so neither is overwritten by the other.
+    sys::duplicate_to(status, STATUS, libc::O_CLOEXEC)?;
+    sys::duplicate_to(failures, FAILURES, libc::O_CLOEXEC)?;
+    sys::close_from(FAILURES + 1)?;
+    sys::install_filter(jail.policies.init_filter.instructions())?;
+    let mut record = [0; Report::BYTES];
+    if sys::read(FAILURES, &mut record)? > 0 {
+        if let Some(Report::Failed(failure)) = Report::decode(record) {
+            return Ok(failure);
+        }
+        return Err(Errno::EBADMSG);
+    }
+    sys::write(STATUS, &Report::Running.encode())?;
+    loop {
+        let (pid, raw) = sys::wait_any()?;
+        if pid == program {
+            end(raw);
+        }
+    }
+}
+
+/// Ends this process, and so the jail, as the program ended.
+fn end(raw: i32) -> ! {
+    if libc::WIFSIGNALED(raw) {
+        let signal = libc::WTERMSIG(raw);
+        let _ = sys::write(STATUS, &Report::Signal(signal).encode());
+        sys::exit_now(128 + signal);
+    }
+    sys::exit_now(libc::WEXITSTATUS(raw))
+}
