@@ -11,7 +11,7 @@ use super::arguments::Common;
 use super::output::{Palette, Style, print_json, print_line, visible, write_out};
 use super::progress::called;
 use super::receipt::{self, as_json, time};
-use super::session::{self, block_on};
+use super::session;
 use super::signals::{Interrupts, cancelled};
 use crate::config::{LogFormat, Logging};
 use crate::demo::{Demo, Place, SCRIPT, Step, Watcher, request};
@@ -30,17 +30,14 @@ pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     // Before any thread starts: the ids of one that runs already would stay root's.
     let account = host::drop_root()?;
     session::log(Logging { level: tracing::Level::ERROR, format: LogFormat::Text });
-    let place = Place::new()?;
     let shown = if common.json { None } else { Some(Palette::of_stdout()) };
     if let Some(palette) = shown {
         print_line(&opening(account.as_ref(), palette))?;
     }
     let started = Instant::now();
-    let done = block_on(converse(&place, shown));
-    // What was left on disk matters less than why the conversation ended.
-    let removed = place.remove();
-    let done = done?;
-    removed?;
+    let done = session::in_private_place(async |place, interrupts| {
+        converse(place, interrupts, shown).await
+    })?;
     match shown {
         Some(palette) => write_out(closing(&done, started, palette).as_bytes()),
         None => print_json(&report(&done, account.as_ref(), started)),
@@ -48,8 +45,11 @@ pub fn run(common: &Common) -> Result<ExitCode, CliError> {
 }
 
 /// Says every line of the script. A reply that does not hold what it must ends it.
-async fn converse(place: &Place, shown: Option<Palette>) -> Result<Vec<Done>, CliError> {
-    let mut interrupts = Interrupts::listen()?;
+async fn converse(
+    place: &Place,
+    interrupts: &mut Interrupts,
+    shown: Option<Palette>,
+) -> Result<Vec<Done>, CliError> {
     let jail = turnjail_jail::JailOptions::new(place.images());
     let demo = tokio::select! {
         demo = Demo::start(place, jail) => demo?,
@@ -59,8 +59,7 @@ async fn converse(place: &Place, shown: Option<Palette>) -> Result<Vec<Done>, Cl
     let mut outcome = Ok(());
     for step in SCRIPT {
         let (watcher, events) = Watcher::new();
-        let turn =
-            session::answer(&demo.runtime, request(step.says), events, &mut interrupts).await;
+        let turn = session::answer(&demo.runtime, request(step.says), events, interrupts).await;
         outcome = turn.and_then(|result| {
             let one = Done { step, result, events: watcher.events() };
             if let Some(palette) = shown {

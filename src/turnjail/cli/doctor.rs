@@ -11,7 +11,7 @@ use turnjail_runtime::{EventSender, TurnResult};
 use super::arguments::Common;
 use super::output::{Palette, Style, print_json, visible, write_out};
 use super::receipt::{self, as_json, time};
-use super::session::{self, block_on};
+use super::session;
 use super::signals::{Interrupts, cancelled};
 use crate::config::{LogFormat, Logging};
 use crate::demo::{Demo, Place, request};
@@ -31,13 +31,12 @@ struct Findings {
 /// Tries everything and prints a line each.
 pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     host::refuse_root("doctor")?;
-    let place = Place::new()?;
-    let options = options(common, &place)?;
+    let options = configured(common)?;
     session::log(Logging { level: tracing::Level::ERROR, format: LogFormat::Text });
-    let findings = block_on(examine(&place, options));
-    let removed = place.remove();
-    let findings = findings?;
-    removed?;
+    let findings = session::in_private_place(async |place, interrupts| {
+        let options = options.unwrap_or_else(|| JailOptions::new(place.images()));
+        examine(place, interrupts, options).await
+    })?;
     let exit = findings.exit();
     if common.json {
         print_json(&findings.as_json(exit))?;
@@ -47,23 +46,23 @@ pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     Ok(exit.map_or(ExitCode::SUCCESS, |exit| ExitCode::from(exit.code())))
 }
 
-/// The policies of the configuration where there is one; those of the defaults else.
-fn options(common: &Common, place: &Place) -> Result<JailOptions, CliError> {
-    if common.config.is_some() || Common::default_file_exists() {
-        Ok(common.load()?.settings.jail_options())
-    } else {
-        Ok(JailOptions::new(place.images()))
-    }
+/// The policies of the configuration where there is one.
+fn configured(common: &Common) -> Result<Option<JailOptions>, CliError> {
+    let there = common.config.is_some() || Common::default_file_exists();
+    if there { Ok(Some(common.load()?.settings.jail_options())) } else { Ok(None) }
 }
 
-async fn examine(place: &Place, options: JailOptions) -> Result<Findings, CliError> {
-    let mut interrupts = Interrupts::listen()?;
+async fn examine(
+    place: &Place,
+    interrupts: &mut Interrupts,
+    options: JailOptions,
+) -> Result<Findings, CliError> {
     let checks = tokio::select! {
         checks = turnjail_jail::doctor::doctor(&options) => checks,
         exit = interrupts.next() => return Err(cancelled(exit)),
     };
     let broken = checks.iter().any(|check| check.state == State::Failed && !check.policy);
-    let turn = if broken { None } else { Some(turn(place, &mut interrupts).await) };
+    let turn = if broken { None } else { Some(turn(place, interrupts).await) };
     match turn {
         Some(Err(error)) if error.code == "cancelled" => Err(error),
         turn => Ok(Findings { checks, turn }),

@@ -14,6 +14,7 @@ use turnjail_runtime::{EventSender, SandboxRuntime, TurnRequest, TurnResult};
 use super::failure;
 use super::signals::{Interrupts, cancelled};
 use crate::config::{LogFormat, Logging, Settings};
+use crate::demo::Place;
 use crate::error::{CliError, Exit};
 
 /// Turns the log on: lines on standard error, of turnjail's own crates and nobody else's, so that no
@@ -49,6 +50,21 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<
     let result = runtime.block_on(future);
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
+}
+
+/// Runs a command's work with a private directory that is gone afterwards, whatever happened. Signals
+/// are listened for before the directory is made, so that none can leave it behind.
+pub fn in_private_place<T>(
+    work: impl AsyncFnOnce(&Place, &mut Interrupts) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let place = Place::new()?;
+        let result = work(&place, &mut interrupts).await;
+        let removed = place.remove();
+        // What is left on disk matters less than why the work failed.
+        result.and_then(|result| removed.map(|()| result))
+    })
 }
 
 /// Starts driver, broker and runtime, and checks that the image can run here.

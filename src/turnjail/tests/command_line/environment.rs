@@ -54,20 +54,23 @@ impl Fact {
     }
 }
 
-/// The program at a place that an ordinary user can reach. Built under a private directory it would
-/// not be; that it works from one even so is a test of its own.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Puts the program at a place that an ordinary user can reach, for as long as the answer lives. Built
+/// under a private directory it would not be; that it works from one even so is a test of its own.
+pub fn install() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("turnjail-bin-").tempdir_in("/tmp").unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.path().join("turnjail");
+    fs::copy(env!("CARGO_BIN_EXE_turnjail"), &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    PROGRAM.set(path).unwrap();
+    directory
+}
+
+/// Where the program is.
 pub fn program() -> &'static Path {
-    static PLACE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = PLACE.get_or_init(|| {
-        let directory =
-            tempfile::Builder::new().prefix("turnjail-bin-").tempdir_in("/tmp").unwrap();
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let path = directory.path().join("turnjail");
-        fs::copy(env!("CARGO_BIN_EXE_turnjail"), &path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        (directory, path)
-    });
-    path
+    PROGRAM.get().unwrap()
 }
 
 /// The ids that commands run with: this user's, or those of an ordinary one when this is root.

@@ -38,6 +38,7 @@ macro_rules! tests {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2);
+    let _installed = environment::install();
     let lists: [&[Test]; 7] = [
         configuration::TESTS,
         conventions::TESTS,

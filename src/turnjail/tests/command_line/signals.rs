@@ -1,9 +1,10 @@
 //! Ctrl-C, SIGTERM and kill -9: what is left of a turn afterwards is nothing.
 
+use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::Test;
@@ -15,6 +16,7 @@ pub const TESTS: &[Test] = tests![&[Fact::Jail];
     ctrl_c_cancels_the_turn_and_leaves_nothing,
     a_second_ctrl_c_does_not_interrupt_the_clean_up,
     sigterm_ends_a_turn_as_cleanly,
+    an_interrupted_demo_removes_its_directory,
     after_kill_9_no_process_is_left_and_the_next_turn_cleans_up,
 ];
 
@@ -29,7 +31,7 @@ fn waiting() -> Waiting {
     let endpoint = Endpoint::new(|_, _| Answer::Silence);
     let account = Account::new();
     account.ask(endpoint.url(), "");
-    let child = account.command(&["turn", "Hi"]).spawn().unwrap();
+    let child = account.command(&["turn", "Hi"]).process_group(0).spawn().unwrap();
     eventually("the turn asks the model", || !endpoint.asked().is_empty());
     let family = descendants(child.id() as i32);
     assert!(family.len() >= 2, "warden and worker at least: {family:?}");
@@ -67,6 +69,11 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
+/// As a terminal does: to everything in the foreground.
+fn press_ctrl_c(child: &Child) {
+    killpg(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+}
+
 fn assert_nothing_left(waiting: Waiting, code: i32) {
     let Waiting { account, child, family } = waiting;
     let run = Run::of(child.wait_with_output().unwrap());
@@ -77,14 +84,14 @@ fn assert_nothing_left(waiting: Waiting, code: i32) {
 
 fn ctrl_c_cancels_the_turn_and_leaves_nothing() {
     let waiting = waiting();
-    send(&waiting.child, Signal::SIGINT);
+    press_ctrl_c(&waiting.child);
     assert_nothing_left(waiting, 130);
 }
 
 fn a_second_ctrl_c_does_not_interrupt_the_clean_up() {
     let waiting = waiting();
     for _ in 0..5 {
-        send(&waiting.child, Signal::SIGINT);
+        press_ctrl_c(&waiting.child);
         std::thread::sleep(Duration::from_micros(500));
     }
     assert_nothing_left(waiting, 130);
@@ -94,6 +101,21 @@ fn sigterm_ends_a_turn_as_cleanly() {
     let waiting = waiting();
     send(&waiting.child, Signal::SIGTERM);
     assert_nothing_left(waiting, 143);
+}
+
+fn an_interrupted_demo_removes_its_directory() {
+    // At whatever it is doing after that long.
+    for pause in [0, 3, 10, 30, 60, 100, 150] {
+        let account = Account::new();
+        let child = account.command(&["demo"]).process_group(0).spawn().unwrap();
+        let inside = || std::fs::read_dir(account.path("tmp")).unwrap().count();
+        eventually("the demo makes its directory", || inside() == 1);
+        std::thread::sleep(Duration::from_millis(pause));
+        press_ctrl_c(&child);
+        let run = Run::of(child.wait_with_output().unwrap());
+        assert!([0, 130].contains(&run.code), "{run:?}");
+        assert_eq!(inside(), 0, "{run:?}");
+    }
 }
 
 fn after_kill_9_no_process_is_left_and_the_next_turn_cleans_up() {
