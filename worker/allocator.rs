@@ -67,8 +67,7 @@ fn or_exit(pointer: *mut u8) -> *mut u8 {
 /// Pages from the system.
 struct Pages;
 
-// SAFETY: `alloc` gives fresh zeroed pages or null; `remap`, `free_part` and `free` only touch what
-// dlmalloc passes, which came from `alloc`.
+// SAFETY: `alloc` gives fresh zeroed pages or null, and nothing else is done with them.
 unsafe impl dlmalloc::Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         // A small chunk is sure to be used, so its pages come without faults.
@@ -80,25 +79,21 @@ unsafe impl dlmalloc::Allocator for Pages {
         if pages == libc::MAP_FAILED { (null_mut(), 0, 0) } else { (pages.cast(), size, 0) }
     }
 
-    fn remap(&self, pages: *mut u8, old: usize, new: usize, may_move: bool) -> *mut u8 {
-        let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
-        // SAFETY: dlmalloc passes a mapping of its own and uses only the answer from then on.
-        let pages = unsafe { libc::mremap(pages.cast(), old, new, flags) };
-        if pages == libc::MAP_FAILED { null_mut() } else { pages.cast() }
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        null_mut()
     }
 
-    fn free_part(&self, pages: *mut u8, old: usize, new: usize) -> bool {
-        // SAFETY: dlmalloc passes a mapping of its own whose end it no longer uses.
-        unsafe { libc::munmap(pages.add(new).cast(), old - new) == 0 }
+    /// A worker lives for one turn and uses its pages again: it gives none back.
+    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
+        false
     }
 
-    fn free(&self, pages: *mut u8, size: usize) -> bool {
-        // SAFETY: dlmalloc passes a mapping of its own that it no longer uses.
-        unsafe { libc::munmap(pages.cast(), size) == 0 }
+    fn free(&self, _: *mut u8, _: usize) -> bool {
+        false
     }
 
-    fn can_release_part(&self, _flags: u32) -> bool {
-        true
+    fn can_release_part(&self, _: u32) -> bool {
+        false
     }
 
     fn allocates_zeros(&self) -> bool {
@@ -106,7 +101,7 @@ unsafe impl dlmalloc::Allocator for Pages {
     }
 
     fn page_size(&self) -> usize {
-        // The kernel rounds up to its own where that is larger; parts are only freed in chunks.
+        // Of no account: chunks are a multiple of every page size, and no part of one is given back.
         4096
     }
 }

@@ -36,6 +36,7 @@ pub const SYSTEM_CALLS: &[&str] = &[
     "connect",
     "sendto",        // MSG_NOSIGNAL, no address
     "clock_gettime", // CLOCK_REALTIME
+    "mmap",          // the allocator: private and anonymous, never executable
     // The C library.
     "execve",     // once, by what starts it
     "arch_prctl", // ARCH_SET_FS, x86_64
@@ -46,10 +47,7 @@ pub const SYSTEM_CALLS: &[&str] = &[
     "readlink",        // glibc: /proc/self/exe, which need not exist
     "readlinkat",      // the same on aarch64
     "mprotect",        // glibc: PROT_READ
-    "brk",
-    "mmap", // private and anonymous, never executable
-    "munmap",
-    "mremap",
+    "brk",             // glibc
     "exit_group",
 ];
 

@@ -22,8 +22,8 @@ const MSG_NOSIGNAL: u32 = 0x4000;
 const PR_SET_DUMPABLE: u32 = 4;
 /// `ARCH_SET_FS`.
 const ARCH_SET_FS: u32 = 0x1002;
-/// `MAP_PRIVATE` with `MAP_ANONYMOUS`, and the same at a given place (`MAP_FIXED`).
-const ANONYMOUS: &[u32] = &[0x22, 0x32];
+/// `MAP_PRIVATE` with `MAP_ANONYMOUS`, the same with `MAP_POPULATE`, and at a given place (`MAP_FIXED`).
+const ANONYMOUS: &[u32] = &[0x22, 0x8022, 0x32];
 /// `MAP_NORESERVE`, which glibc adds when the heap cannot grow any more.
 const MAP_NORESERVE: u32 = 0x4000;
 /// `MADV_DONTNEED` and `MADV_FREE`.
@@ -80,7 +80,6 @@ pub const WORKER: &[Rule] = &[
          answer",
     ),
     Rule::allow(call::SET_TID_ADDRESS, "start of the C library"),
-    Rule::allow(call::BRK, "memory"),
     Rule::allow_if(
         call::MMAP,
         &[
@@ -89,13 +88,13 @@ pub const WORKER: &[Rule] = &[
         ],
         "memory: never code, never a file",
     ),
-    Rule::allow(call::MUNMAP, "memory"),
-    Rule::allow(call::MREMAP, "memory"),
+    Rule::allow(call::CLOCK_GETTIME, "the time, once a turn"),
     Rule::allow(call::EXIT_GROUP, "the end"),
 ];
 
 /// What only the glibc build uses.
 pub const GLIBC: &[Rule] = &[
+    Rule::allow(call::BRK, "start of glibc: memory before there is an allocator"),
     Rule::allow(call::SET_ROBUST_LIST, "start of glibc"),
     Rule::allow(call::RSEQ, "start of glibc"),
     Rule::allow_if(
@@ -114,7 +113,8 @@ pub const GLIBC: &[Rule] = &[
 
 /// What no trace shows, with the reason why it is here all the same.
 pub const RESERVED: &[Rule] = &[
-    Rule::allow(call::CLOCK_GETTIME, "the time, on machines whose clock the vdso cannot read"),
+    Rule::allow(call::MUNMAP, "an allocator that gives memory back; the worker's keeps what it has"),
+    Rule::allow(call::MREMAP, "the same for one that moves what grows"),
     Rule::allow_if(
         call::MADVISE,
         &[demand_or_kill(&[is(2, GIVING_BACK)])],
