@@ -10,6 +10,8 @@
     reason = "names of files are bytes from outside: control characters are shown escaped"
 )]
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod receipt;
 mod spec;
