@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::{JailSpec, Profile, StartError, run};
-use turnjail_tests::jails::Bench;
+use turnjail_tests::jails::{Bench, private_dir};
 
 /// Tells this program to be a host.
 pub const AS_HOST: &str = "--as-host";
@@ -128,10 +129,10 @@ pub fn host(part: &str) -> ExitCode {
     }
 }
 
-/// This program as a host of its own.
-fn as_host(part: &str) -> Command {
+/// This program as a host of its own. One that is killed leaves its files: in `home`, which is removed.
+fn as_host(part: &str, home: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([AS_HOST, part]);
+    command.args([AS_HOST, part]).env("TMPDIR", home);
     command
 }
 
@@ -177,7 +178,8 @@ fn zombies_of(pid: i32) -> usize {
 }
 
 pub fn many() {
-    let output = as_host("count").output().expect("a host");
+    let home = private_dir();
+    let output = as_host("count", home.path()).output().expect("a host");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
 }
