@@ -1,6 +1,6 @@
 //! What a machine may or may not have. Each is probed once, by an attempt.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::jails;
@@ -14,6 +14,8 @@ pub enum Fact {
     Landlock,
     /// The program strace, and leave to trace one's own children.
     Strace,
+    /// The program script, which gives a command a terminal.
+    Script,
 }
 
 impl Fact {
@@ -23,6 +25,7 @@ impl Fact {
             Self::Jail => "jail",
             Self::Landlock => "landlock",
             Self::Strace => "strace",
+            Self::Script => "script",
         }
     }
 
@@ -43,18 +46,18 @@ impl Fact {
                 Ok(0) => Some("the kernel has no landlock".to_owned()),
                 Ok(_) => None,
             },
-            Self::Strace => strace_missing(),
+            Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
+            Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
         }
     }
 }
 
-fn strace_missing() -> Option<String> {
-    let mut strace = Command::new("strace");
-    strace.args(["-qq", "-e", "trace=none", "true"]);
-    match strace.output() {
-        Err(error) => Some(format!("strace cannot be started: {error}")),
+/// Why a program cannot do this; none when it can.
+fn failing(program: &str, arguments: &[&str]) -> Option<String> {
+    match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
+        Err(error) => Some(format!("{program} cannot be started: {error}")),
         Ok(output) if !output.status.success() => {
-            Some(format!("strace fails: {}", String::from_utf8_lossy(&output.stderr).trim()))
+            Some(format!("{program} fails: {}", String::from_utf8_lossy(&output.stderr).trim()))
         }
         Ok(_) => None,
     }

@@ -22,6 +22,7 @@ pub use program::program;
 
 /// A test of this package: a name that says what must be true, what the machine must have for it, and
 /// the check.
+#[derive(Clone, Copy)]
 pub struct Test {
     name: &'static str,
     needs: &'static [Fact],

@@ -34,8 +34,8 @@
 //! - `["child", [ACT...]]` does the acts in a child; `{"list": [lines..., {"exit": N} or {"signal": N}]}`
 //! - `["execute", PATH, ARGUMENT...]` in place of the probe; a line only when that fails
 //! - `["run", PATH, ARGUMENT...]` in a child; `{"text": its output, "exit": N}`
-//! - `["forks", N]` makes children that sleep until one is refused or there are N; `{"value": made}` or
-//!   `{"errno": .., "made": ..}`
+//! - `["forks", N]` makes children that sleep until one is refused or there are N, then ends them;
+//!   `{"value": made}` or `{"errno": .., "made": ..}`
 //! - `["orphan", MILLISECONDS]` leaves a grandchild that ignores signals and sleeps
 //!
 //! Misbehaviour:

@@ -117,19 +117,31 @@ pub fn run(arguments: &[CString]) -> Value {
     }
 }
 
-/// Makes children that sleep; they end with this program's namespace, or after a minute.
+/// Makes children that sleep, until there are enough or one is refused; then ends them.
 pub fn forks(most: u64) -> Value {
-    for made in 0..most {
-        let pid = fork();
-        if pid == 0 {
-            crate::misbehave::sleep(60_000);
-            leave(0);
-        }
-        if pid < 0 {
-            return json!({"errno": -pid, "made": made});
+    let mut made = Vec::new();
+    let mut refusal = None;
+    for _ in 0..most {
+        match fork() {
+            0 => {
+                crate::misbehave::sleep(60_000);
+                leave(0);
+            }
+            pid if pid > 0 => made.push(pid),
+            error => {
+                refusal = Some(error);
+                break;
+            }
         }
     }
-    json!({"value": most})
+    for &pid in &made {
+        raw_call(libc::SYS_kill as u64, [pid as u64, libc::SIGKILL as u64, 0, 0, 0, 0]);
+        end_of(pid);
+    }
+    match refusal {
+        None => json!({"value": most}),
+        Some(error) => json!({"errno": -error, "made": made.len()}),
+    }
 }
 
 /// Leaves a grandchild that nothing but the end of its namespace or its time ends.

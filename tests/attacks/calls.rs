@@ -1,0 +1,250 @@
+//! A14 to A20: what reaches the kernel.
+
+use std::fs;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::Command;
+
+use serde_json::json;
+use turnjail_jail::Profile;
+use turnjail_tests::acts::{call, numbered};
+use turnjail_tests::jails::Bench;
+use turnjail_tests::{Fact, Test};
+use turnjail_warden::seccomp::numbers::{self, Call};
+
+use crate::inside;
+use crate::support::{HERE, assert_forbidden, assert_forbidden_inside, assert_refused};
+
+pub const TESTS: &[Test] = &[
+    #[cfg(target_arch = "x86_64")]
+    Test::new("a14_foreign_doors_are_death", a14),
+    Test::new("a16_only_unix_sockets_open", a16_families),
+    Test::new("a16_no_name_of_the_hosts_is_reached", a16_abstract),
+    Test::new("a17_the_never_list_does_not_reach_the_kernel", a17),
+    Test::new("a18_no_pages_of_files_in_pipes", a18),
+    Test::new("a20_no_terminal_is_steered", a20_calls),
+    Test::with("a20_nor_where_the_host_has_one", &[Fact::Jail, Fact::Script], a20_terminal),
+];
+
+const PROFILES: &[Profile] = &[Profile::Sealed];
+
+/// `SOCK_CLOEXEC`.
+const CLOSE_ON_EXEC: i64 = 0x8_0000;
+
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+const ENOTTY: i32 = 25;
+const ENOSYS: i32 = 38;
+const EAFNOSUPPORT: i32 = 97;
+const ECONNREFUSED: i32 = 111;
+
+#[cfg(target_arch = "x86_64")]
+fn a14() {
+    let bench = Bench::new();
+    // getpid, socketcall, mount, keyctl and execve of a 32 bit program.
+    let control = bench.outside(&[json!(["int80", 20])]);
+    assert!(control.value(0) > 0, "this kernel has no such door: {control:?}");
+    for &profile in PROFILES {
+        for number in [20, 102, 21, 288, 11] {
+            let report = bench.acts(profile, &[json!(["int80", number, 1, 0, 0])]);
+            assert!(report.filtered_at(0), "{number} under {profile}: {report:?}");
+        }
+        for number in [numbers::GETUID, numbers::SOCKET, numbers::MOUNT, numbers::KEYCTL] {
+            let number = number.number(turnjail_warden::seccomp::machine::Machine::X86_64);
+            let x32 = numbered(0x4000_0000 | number.expect("a number"), json!([]));
+            assert_eq!(
+                bench.outside(std::slice::from_ref(&x32)).lines.len(),
+                1,
+                "the control dies too"
+            );
+            let report = bench.acts(profile, &[x32]);
+            assert!(report.filtered_at(0), "{number:?} under {profile}: {report:?}");
+        }
+    }
+}
+
+fn a16_families() {
+    let bench = Bench::new();
+    let socket = |family: i64, kind: i64, protocol: i64| {
+        [call(numbers::SOCKET, json!([family, kind, protocol]))]
+    };
+    for &profile in PROFILES {
+        for family in [2, 10] {
+            for kind in [1, 2, 1 | CLOSE_ON_EXEC, 2 | CLOSE_ON_EXEC] {
+                assert_forbidden(&bench, profile, "IP", EAFNOSUPPORT, &socket(family, kind, 0));
+            }
+        }
+        for protocol in [0, 4, 6, 9, 12, 15, 16] {
+            assert_forbidden(&bench, profile, "netlink", EAFNOSUPPORT, &socket(16, 3, protocol));
+        }
+        let high = (1_i64 << 32) | 2;
+        assert_forbidden(&bench, profile, "IP, high bits", EAFNOSUPPORT, &socket(high, 1, 0));
+        for family in (0..51).filter(|&family| family != 1) {
+            let act = socket(family, 1 | CLOSE_ON_EXEC, 0);
+            assert_forbidden_inside(&bench, profile, "a family", EAFNOSUPPORT, &act);
+        }
+        let pair = [call(numbers::SOCKETPAIR, json!([2, 1, 0, {"buffer": 8}]))];
+        assert_forbidden_inside(&bench, profile, "a pair", EAFNOSUPPORT, &pair);
+        let unix = bench.acts(profile, &socket(1, 1 | CLOSE_ON_EXEC, 0));
+        assert!(unix.worked(), "a Unix socket: {unix:?}");
+    }
+}
+
+fn a16_abstract() {
+    let bench = Bench::new();
+    let name = format!("turnjail-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let _listener = UnixListener::bind_addr(&address).expect("a listener");
+    let act = [json!(["connect", format!("@{name}")])];
+    for &profile in PROFILES {
+        // Another network namespace, and landlock's scope.
+        assert_refused(&bench, profile, "an abstract name", &[ECONNREFUSED, EPERM], &act, &act);
+    }
+    // The one socket that is to be reached.
+    let _broker = UnixListener::bind(bench.path("run").join("broker.sock")).expect("a listener");
+    for &profile in PROFILES {
+        let report = bench.acts(profile, &[json!(["connect", "/broker/broker.sock"])]);
+        assert!(report.worked(), "the broker: {report:?}");
+    }
+}
+
+/// Calls that no jail may make, with the general profile's answer; with arguments that are all zero the
+/// kernel would refuse most of them too, but with other errors.
+const NEVER: &[(i32, &[Call])] = &[
+    (
+        EPERM,
+        &[
+            numbers::BPF,
+            numbers::KEYCTL,
+            numbers::ADD_KEY,
+            numbers::REQUEST_KEY,
+            numbers::PERF_EVENT_OPEN,
+            numbers::PROCESS_VM_READV,
+            numbers::PROCESS_VM_WRITEV,
+            numbers::PROCESS_MADVISE,
+            numbers::KCMP,
+            numbers::OPEN_BY_HANDLE_AT,
+            numbers::QUOTACTL,
+            numbers::QUOTACTL_FD,
+            numbers::VHANGUP,
+            numbers::ACCT,
+            numbers::SWAPON,
+            numbers::REBOOT,
+            numbers::KEXEC_LOAD,
+            numbers::KEXEC_FILE_LOAD,
+            numbers::INIT_MODULE,
+            numbers::FINIT_MODULE,
+            numbers::SETTIMEOFDAY,
+            numbers::CLOCK_SETTIME,
+            numbers::ADJTIMEX,
+            numbers::SETHOSTNAME,
+            numbers::SYSLOG,
+            numbers::LOOKUP_DCOOKIE,
+            numbers::MBIND,
+            numbers::MOVE_PAGES,
+            numbers::FANOTIFY_INIT,
+            numbers::REMAP_FILE_PAGES,
+        ],
+    ),
+    (
+        ENOSYS,
+        &[
+            numbers::USERFAULTFD,
+            numbers::IO_URING_SETUP,
+            numbers::IO_URING_ENTER,
+            numbers::IO_URING_REGISTER,
+            numbers::IO_SETUP,
+            numbers::SHMGET,
+            numbers::SEMGET,
+            numbers::MSGGET,
+            numbers::MQ_OPEN,
+            numbers::MEMFD_CREATE,
+            numbers::MEMFD_SECRET,
+            numbers::CACHESTAT,
+            numbers::MAP_SHADOW_STACK,
+            numbers::STATMOUNT,
+            numbers::LISTMOUNT,
+            numbers::SECCOMP,
+            numbers::LANDLOCK_CREATE_RULESET,
+        ],
+    ),
+];
+
+fn a17() {
+    let bench = Bench::new();
+    for &profile in PROFILES {
+        for (errno, calls) in NEVER {
+            for &one in *calls {
+                let act = [call(one, json!([]))];
+                assert_forbidden_inside(&bench, profile, one.name, *errno, &act);
+            }
+        }
+        for number in (460..521).chain([1000]) {
+            let act = [numbered(number, json!([]))];
+            assert_forbidden_inside(&bench, profile, "a new number", ENOSYS, &act);
+        }
+        // Without privileges and with good arguments these work on the host.
+        for (what, errno, act) in [
+            ("a keyring", EPERM, call(numbers::KEYCTL, json!([0, -3, 1]))),
+            ("memory as a file", ENOSYS, call(numbers::MEMFD_CREATE, json!(["x", 0]))),
+            ("a message queue", ENOSYS, call(numbers::MSGGET, json!([0, 0o1600]))),
+            ("shared memory", ENOSYS, call(numbers::SHMGET, json!([0, 4096, 0o1600]))),
+            ("a ruleset", ENOSYS, call(numbers::LANDLOCK_CREATE_RULESET, json!([0, 0, 1]))),
+        ] {
+            assert_forbidden(&bench, profile, what, errno, &[act]);
+        }
+    }
+}
+
+fn a18() {
+    let bench = Bench::new();
+    let path = bench.path("workspace").join("file");
+    fs::write(&path, "content").expect("a file");
+    let file = |path: &str| call(numbers::OPENAT, json!([HERE, path, 0, 0]));
+    let pipe = call(numbers::PIPE2, json!([{"buffer": 8}, 0]));
+    let splice = call(numbers::SPLICE, json!([{"of": 0}, 0, {"word": [1, 0, 4]}, 0, 1, 0]));
+    let control = bench.outside(&[file(&path.to_string_lossy()), pipe.clone(), splice]);
+    assert!(control.worked(), "splice fails anyway: {control:?}");
+    let send = call(numbers::SENDFILE, json!([{"word": [1, 0, 4]}, {"of": 0}, 0, 1]));
+    let control = bench.outside(&[file(&path.to_string_lossy()), pipe, send]);
+    assert!(control.worked(), "sendfile fails anyway: {control:?}");
+    for &profile in PROFILES {
+        for (one, errno) in [
+            (numbers::SPLICE, ENOSYS),
+            (numbers::TEE, ENOSYS),
+            (numbers::VMSPLICE, ENOSYS),
+            (numbers::SENDFILE, EINVAL),
+        ] {
+            let act = [file("/workspace/file"), call(one, json!([1, {"of": 0}, 0, 1]))];
+            assert_forbidden_inside(&bench, profile, one.name, errno, &act);
+        }
+    }
+}
+
+fn a20_calls() {
+    let bench = Bench::new();
+    // TIOCSTI, TIOCLINUX, TIOCSCTTY, TIOCNOTTY, TIOCSPGRP, and TIOCSTI with a bit that the kernel
+    // ignores.
+    for command in [0x5412, 0x541c, 0x540e, 0x5422, 0x5410, (1_i64 << 32) | 0x5412] {
+        for descriptor in 0..3 {
+            let act = [call(numbers::IOCTL, json!([descriptor, command, "x"]))];
+            for &profile in PROFILES {
+                assert_forbidden_inside(&bench, profile, "an ioctl", ENOTTY, &act);
+            }
+        }
+    }
+}
+
+/// The same as when there is no terminal, in a host that has one.
+fn a20_terminal() {
+    let program = std::env::current_exe().expect("this program");
+    let inner = format!("{} --exact {}", program.display(), inside::SESSION);
+    let output = Command::new("script")
+        .args(["-qec", &inner, "/dev/null"])
+        .env(inside::HAS_TERMINAL, "1")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("script");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}

@@ -1,0 +1,25 @@
+//! Hostile code in the worker's place. A number is that of the probe in docs/attacks.md; each test has a
+//! control in which the same steps succeed without the wall, because a refusal proves nothing where the
+//! act would have failed anyway.
+//!
+//! - `inside`: what a program finds: identity, namespaces, mounts, descriptors, environment
+//! - `setup`: A01 to A12, how the jail is built: runtime, working directory, mounts, namespaces, privileges
+//! - `calls`: A14 to A20, what reaches the kernel: foreign doors, socket families, forbidden calls
+//! - `marks`: A24 to A37, what stays behind or reaches the host: processes, set-id and special files
+//! - `resources`: A30 to A32, more than its share (how such programs end is in `jail/endings.rs`)
+
+mod calls;
+mod inside;
+mod marks;
+mod resources;
+mod setup;
+mod support;
+
+use std::process::ExitCode;
+
+use turnjail_tests::harness;
+
+fn main() -> ExitCode {
+    let lists = [inside::TESTS, setup::TESTS, calls::TESTS, marks::TESTS, resources::TESTS];
+    harness(&lists.concat())
+}

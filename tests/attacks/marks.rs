@@ -1,0 +1,125 @@
+//! A24 to A37: what stays behind, or reaches the host through its file system.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+use turnjail_jail::Profile;
+use turnjail_tests::Test;
+use turnjail_tests::acts::call;
+use turnjail_tests::jails::Bench;
+use turnjail_warden::seccomp::numbers;
+
+use crate::support::{HERE, assert_forbidden_inside};
+
+pub const TESTS: &[Test] = &[
+    Test::new("a27_no_set_id_file_is_left", a27),
+    Test::new("a35_no_links_are_planted", a35),
+    Test::new("a37_no_special_files_are_planted", a37),
+];
+
+const EPERM: i32 = 1;
+const ENOSYS: i32 = 38;
+const EOPNOTSUPP: i32 = 95;
+
+/// The act with a path in the workspace, as it is named outside and inside.
+fn both(bench: &Bench, act: impl Fn(&str) -> Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+    (act(&bench.path("workspace").to_string_lossy()), act("/workspace"))
+}
+
+/// Whether the act works outside, and is refused inside; and nothing in the workspace has a set-id bit
+/// after the second.
+fn assert_no_mark(
+    bench: &Bench,
+    profile: Profile,
+    what: &str,
+    errno: i32,
+    act: impl Fn(&str) -> Vec<Value>,
+) {
+    let (outside, inside) = both(bench, act);
+    clean(bench);
+    let control = bench.outside(&outside);
+    assert!(control.worked(), "{what} fails anyway: {control:?}");
+    clean(bench);
+    assert_forbidden_inside(bench, profile, what, errno, &inside);
+    for entry in fs::read_dir(bench.path("workspace")).expect("the workspace") {
+        let entry = entry.expect("an entry");
+        let mode = entry.metadata().expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o6000, 0, "{what} left {} with mode {mode:o}", entry.path().display());
+    }
+}
+
+/// An ordinary file and nothing else.
+fn clean(bench: &Bench) {
+    let workspace = bench.path("workspace");
+    for entry in fs::read_dir(&workspace).expect("the workspace") {
+        let path = entry.expect("an entry").path();
+        let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+    }
+    fs::write(workspace.join("file"), "x").expect("a file");
+}
+
+fn a27() {
+    let bench = Bench::new();
+    let profile = Profile::Sealed;
+    for mode in [0o4755, 0o2755, 0o6777_i64] {
+        let open = |workspace: &str| {
+            call(numbers::OPENAT, json!([HERE, format!("{workspace}/file"), 0, 0]))
+        };
+        assert_no_mark(&bench, profile, "fchmodat", EPERM, |workspace| {
+            vec![call(numbers::FCHMODAT, json!([HERE, format!("{workspace}/file"), mode]))]
+        });
+        assert_no_mark(&bench, profile, "fchmod", EPERM, |workspace| {
+            vec![open(workspace), call(numbers::FCHMOD, json!([{"of": 0}, mode]))]
+        });
+        assert_no_mark(&bench, profile, "fchmodat2", ENOSYS, |workspace| {
+            vec![call(numbers::FCHMODAT2, json!([HERE, format!("{workspace}/file"), mode, 0]))]
+        });
+        assert_no_mark(&bench, profile, "openat", EPERM, |workspace| {
+            vec![call(numbers::OPENAT, json!([HERE, format!("{workspace}/new"), 0o101, mode]))]
+        });
+        assert_no_mark(&bench, profile, "openat2", ENOSYS, |workspace| {
+            let how = json!([0o101, mode, 0]);
+            vec![call(numbers::OPENAT2, json!([HERE, format!("{workspace}/new"), how, 24]))]
+        });
+        assert_no_mark(&bench, profile, "mkdirat", EPERM, |workspace| {
+            vec![call(numbers::MKDIRAT, json!([HERE, format!("{workspace}/new"), mode]))]
+        });
+        assert_no_mark(&bench, profile, "mknodat", EPERM, |workspace| {
+            let mode = 0o100_000 | mode;
+            vec![call(numbers::MKNODAT, json!([HERE, format!("{workspace}/new"), mode, 0]))]
+        });
+    }
+    // Not every file system of a host has user attributes, so there is no control.
+    let attribute = call(numbers::SETXATTR, json!(["/workspace/file", "user.x", "x", 1, 0]));
+    assert_forbidden_inside(&bench, profile, "an attribute", EOPNOTSUPP, &[attribute]);
+}
+
+fn a35() {
+    let bench = Bench::new();
+    assert_no_mark(&bench, Profile::Sealed, "symlinkat", EPERM, |workspace| {
+        vec![call(numbers::SYMLINKAT, json!(["/etc/passwd", HERE, format!("{workspace}/link")]))]
+    });
+    assert_no_mark(&bench, Profile::Sealed, "linkat", EPERM, |workspace| {
+        let (file, link) = (format!("{workspace}/file"), format!("{workspace}/link"));
+        vec![call(numbers::LINKAT, json!([HERE, file, HERE, link, 0]))]
+    });
+    assert_no_mark(&bench, Profile::Sealed, "an exchange", EPERM, |workspace| {
+        let (file, new) = (format!("{workspace}/file"), format!("{workspace}/new"));
+        let make = json!(["write", new, "x"]);
+        vec![make, call(numbers::RENAMEAT2, json!([HERE, file, HERE, new, 2]))]
+    });
+}
+
+fn a37() {
+    let bench = Bench::new();
+    for (what, mode) in [("a file", 0o100_600), ("a FIFO", 0o10_600), ("a socket", 0o140_600_i64)] {
+        assert_no_mark(&bench, Profile::Sealed, what, EPERM, |workspace| {
+            vec![call(numbers::MKNODAT, json!([HERE, format!("{workspace}/new"), mode, 0]))]
+        });
+    }
+    for mode in [0o20_600, 0o60_600_i64] {
+        let device = call(numbers::MKNODAT, json!([HERE, "/workspace/new", mode, 0x0103]));
+        assert_forbidden_inside(&bench, Profile::Sealed, "a device", EPERM, &[device]);
+    }
+}

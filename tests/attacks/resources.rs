@@ -1,0 +1,44 @@
+//! A30 to A32: more than one's share. How such programs end is in `jail/endings.rs`.
+
+use std::fs;
+
+use serde_json::json;
+use turnjail_jail::Profile;
+use turnjail_tests::Test;
+use turnjail_tests::acts::call;
+use turnjail_tests::jails::Bench;
+use turnjail_warden::seccomp::numbers;
+
+use crate::support::assert_forbidden_inside;
+
+pub const TESTS: &[Test] = &[
+    Test::new("a30_a_sealed_program_has_no_processes_and_threads", a30),
+    Test::new("a31_tmp_has_a_limit_of_files", a31),
+];
+
+const EPERM: i32 = 1;
+const ENOSPC: i64 = 28;
+
+fn a30() {
+    let bench = Bench::new();
+    // A process, vfork's, a thread's flags.
+    let forks = bench.outside(&[json!(["forks", 3])]);
+    assert!(forks.worked(), "the control makes none: {forks:?}");
+    for flags in [17, 0x4111, 0x3d_0f00] {
+        let act = [call(numbers::CLONE, json!([flags, 0, 0, 0, 0]))];
+        assert_forbidden_inside(&bench, Profile::Sealed, "clone", EPERM, &act);
+    }
+    let report = bench.acts(Profile::Sealed, &[json!(["forks", 1])]);
+    assert!(report.filtered_at(0), "{report:?}");
+}
+
+fn a31() {
+    let bench = Bench::new();
+    let many = 20_000;
+    let outside = bench.path("many");
+    fs::create_dir(&outside).expect("a directory");
+    assert!(bench.outside(&[json!(["files", outside, many])]).worked());
+    let report = bench.acts(Profile::Sealed, &[json!(["files", "/tmp/home", many])]);
+    assert_eq!(report.last_error(), Some(ENOSPC), "{report:?}");
+    assert!(report.lines[0]["made"].as_u64().is_some_and(|made| made < 16_384), "{report:?}");
+}
