@@ -241,3 +241,6 @@ impl<'a> Conversation<'a> {
         out.extend_from_slice(FRAME[3].as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;

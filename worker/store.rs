@@ -57,12 +57,21 @@ impl Dir {
     /// mixture. `<name>.tmp` is written, synced and renamed into place, then the directory synced.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), Errno> {
         let staged = format!("{name}.tmp");
-        let file = self.create(&staged)?;
+        let moved = self
+            .stage(&staged, content)
+            .and_then(|()| sys::rename(self.fd(), staged.as_bytes(), self.fd(), name.as_bytes()));
+        if let Err(errno) = moved {
+            // What failed is what counts; half a file would only take room.
+            let _ = sys::unlink(self.fd(), staged.as_bytes());
+            return Err(errno);
+        }
+        sys::sync_dir(self.fd())
+    }
+
+    fn stage(&self, name: &str, content: &[u8]) -> Result<(), Errno> {
+        let file = self.create(name)?;
         sys::write_all(file.as_fd(), content)?;
-        sys::sync(file.as_fd())?;
-        drop(file);
-        sys::rename(self.fd(), staged.as_bytes(), self.fd(), name.as_bytes())?;
-        sys::sync(self.fd())
+        sys::sync(file.as_fd())
     }
 
     /// Makes a new file in the place of whatever stands there.

@@ -219,9 +219,18 @@ pub fn rename(
     fs::renameat(from, name, to, new_name)
 }
 
-/// Waits until a file's content, or a directory's names, are on disk.
+/// Waits until a file's content is on disk.
 pub fn sync(file: BorrowedFd<'_>) -> Result<(), Errno> {
     retry(|| fs::fsync(file))
+}
+
+/// Waits until a directory's names are on disk, where its file system can tell.
+pub fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    match sync(dir) {
+        // Some network and user space file systems have nothing to sync there.
+        Err(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Random bytes for a name.

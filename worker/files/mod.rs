@@ -103,7 +103,7 @@ impl<'a> Files<'a> {
         if limit == Some(0) {
             return Err(Refusal::new("limit must be at least 1"));
         }
-        page::read(self.workspace, &path, offset, limit, bytes)
+        page::read(self, &path, offset, limit, bytes)
     }
 
     fn write(&mut self, input: &Map<String, Value>) -> Result<String, Refusal> {

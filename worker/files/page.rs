@@ -5,25 +5,27 @@ use std::os::fd::AsFd;
 use turnjail_protocol::json;
 use turnjail_protocol::measure::{char_bytes, json_bytes};
 
-use super::Refusal;
 use super::path::FilePath;
 use super::tree::open_parent;
+use super::{Files, Refusal};
 use crate::store::Dir;
 use crate::sys::{self, Kind};
 
-/// The largest file that is opened: bytes. A page needs the file read from its start.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
+/// The largest file that is opened, unless larger ones may be written: bytes. A page needs the file
+/// read from its start.
+const READ_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads the page of `path` that begins at `offset`, has at most `limit` code units, and as the
 /// model gets it at most `bytes`.
 pub fn read(
-    workspace: &Dir,
+    files: &Files<'_>,
     path: &FilePath,
     offset: usize,
     limit: Option<usize>,
     bytes: usize,
 ) -> Result<String, Refusal> {
-    let content = content(workspace, path)?;
+    let most = files.limits.max_file_bytes.max(READ_BYTES);
+    let content = content(files.workspace, path, most)?;
     let size = content.len();
     let Ok(text) = String::from_utf8(content) else {
         return Ok(format!("{{\"binary\":true,\"size\":{size}}}"));
@@ -31,12 +33,12 @@ pub fn read(
     Ok(page(&text, offset, limit.unwrap_or(usize::MAX), bytes))
 }
 
-/// Reads a whole file: a regular one, opened only if it is.
-pub fn content(workspace: &Dir, path: &FilePath) -> Result<Vec<u8>, Refusal> {
+/// Reads a whole file of at most `most` bytes: a regular one, opened only if it is.
+pub fn content(workspace: &Dir, path: &FilePath, most: u64) -> Result<Vec<u8>, Refusal> {
     let (dir, name) = open_parent(workspace, path)?;
     let failed = |errno| Refusal::of(errno, &path.to_string());
     match sys::stat(dir.as_fd(), name.as_bytes()).map_err(failed)? {
-        Kind::File(size) if size > MOST_BYTES => return Err(too_large(path, size)),
+        Kind::File(size) if size > most => return Err(too_large(path, size, most)),
         Kind::File(_) => {}
         Kind::Directory => return Err(Refusal::new(format!("{path} is a directory; list it"))),
         Kind::Other => return Err(not_a_file(path)),
@@ -45,8 +47,8 @@ pub fn content(workspace: &Dir, path: &FilePath) -> Result<Vec<u8>, Refusal> {
     let Kind::File(size) = sys::stat_open(file.as_fd()).map_err(failed)? else {
         return Err(not_a_file(path));
     };
-    sys::read_to_end(file.as_fd(), MOST_BYTES as usize).map_err(|error| match error {
-        sys::ReadError::TooLarge => too_large(path, size),
+    sys::read_to_end(file.as_fd(), most as usize).map_err(|error| match error {
+        sys::ReadError::TooLarge => too_large(path, size, most),
         sys::ReadError::Errno(errno) => failed(errno),
     })
 }
@@ -56,8 +58,8 @@ pub fn not_a_file(path: &FilePath) -> Refusal {
     Refusal::new(format!("{path} is not a regular file or directory"))
 }
 
-fn too_large(path: &FilePath, size: u64) -> Refusal {
-    Refusal::new(format!("{path} has {size} bytes; files_read opens at most {MOST_BYTES}"))
+fn too_large(path: &FilePath, size: u64, most: u64) -> Refusal {
+    Refusal::new(format!("{path} has {size} bytes; at most {most} can be read"))
 }
 
 /// The page as JSON. Offsets are in UTF-16 code units; one inside a surrogate pair counts as the

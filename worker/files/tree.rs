@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use turnjail_protocol::json;
 use turnjail_protocol::limits::FILE_PATH_LEVELS;
-use turnjail_protocol::measure::json_bytes;
+use turnjail_protocol::measure::{char_bytes, json_bytes};
 
 use super::Refusal;
 use super::path::FilePath;
@@ -91,60 +91,62 @@ fn names(dir: &OwnedFd) -> Result<(usize, Vec<Vec<u8>>), Errno> {
 /// A listing while it is made.
 struct Listing {
     /// The entries as JSON, without the brackets.
-    entries: Vec<u8>,
+    entries: String,
     shown: usize,
     total: usize,
-    bytes: usize,
+    /// What is left for entries: JSON bytes of a string that holds them.
+    room: usize,
 }
 
 impl Listing {
     fn new(total: usize, bytes: usize) -> Self {
-        Self { entries: Vec::new(), shown: 0, total, bytes }
+        // The largest frame: cut, and as many shown as there are.
+        let frame = json_bytes(&frame("", total, Some(total)));
+        Self { entries: String::new(), shown: 0, total, room: bytes.saturating_sub(frame) }
     }
 
     /// Adds an entry, if it still fits.
     fn push(&mut self, name: &[u8], kind: Kind) -> bool {
-        let before = self.entries.len();
-        if before > 0 {
-            self.entries.push(b',');
+        let mut entry = Vec::new();
+        if self.shown > 0 {
+            entry.push(b',');
         }
-        self.entries.extend_from_slice(b"{\"name\":");
-        json::push_string(&mut self.entries, &String::from_utf8_lossy(name));
-        match kind {
-            Kind::File(size) => {
-                let rest = format!(",\"kind\":\"file\",\"size\":{size}}}");
-                self.entries.extend_from_slice(rest.as_bytes());
-            }
-            Kind::Directory => self.entries.extend_from_slice(b",\"kind\":\"directory\"}"),
-            Kind::Other => self.entries.extend_from_slice(b",\"kind\":\"other\"}"),
+        entry.extend_from_slice(b"{\"name\":");
+        json::push_string(&mut entry, &String::from_utf8_lossy(name));
+        entry.extend_from_slice(match kind {
+            Kind::File(_) => &b",\"kind\":\"file\""[..],
+            Kind::Directory => b",\"kind\":\"directory\"",
+            Kind::Other => b",\"kind\":\"other\"",
+        });
+        if let Kind::File(size) = kind {
+            entry.extend_from_slice(format!(",\"size\":{size}").as_bytes());
         }
-        self.shown += 1;
-        // Measured as if cut, so that the marker always has room.
-        if json_bytes(&self.text(true)) > self.bytes {
-            self.entries.truncate(before);
-            self.shown -= 1;
+        entry.push(b'}');
+        let entry = String::from_utf8(entry).expect("JSON is written as UTF-8");
+        let cost: usize = entry.chars().map(char_bytes).sum();
+        if cost > self.room {
             return false;
         }
+        self.room -= cost;
+        self.entries.push_str(&entry);
+        self.shown += 1;
         true
     }
 
     fn finish(self) -> String {
-        let cut = self.shown < self.total;
-        self.text(cut)
+        let shown = (self.shown < self.total).then_some(self.shown);
+        frame(&self.entries, self.total, shown)
     }
+}
 
-    fn text(&self, cut: bool) -> String {
-        let Self { shown, total, .. } = self;
-        let entries = String::from_utf8_lossy(&self.entries);
-        let marker = if cut {
-            format!(
-                ",\"cut\":\"the first {shown} of {total} entries; list a subdirectory or delete some\""
-            )
-        } else {
-            String::new()
-        };
-        format!("{{\"entries\":[{entries}],\"total\":{total}{marker}}}")
-    }
+/// The listing as JSON; with a number, as one that was cut after so many.
+fn frame(entries: &str, total: usize, cut: Option<usize>) -> String {
+    let marker = cut.map_or_else(String::new, |shown| {
+        format!(
+            ",\"cut\":\"the first {shown} of {total} entries; list a subdirectory or delete some\""
+        )
+    });
+    format!("{{\"entries\":[{entries}],\"total\":{total}{marker}}}")
 }
 
 /// The bytes of all files together.

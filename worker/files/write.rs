@@ -44,7 +44,7 @@ pub fn delete(files: &mut Files<'_>, path: &FilePath) -> Result<(), Refusal> {
     };
     let freed = freed.map_err(failed)?;
     files.total = files.total.map(|total| total.saturating_sub(freed));
-    sys::sync(dir.as_fd()).map_err(failed)
+    sys::sync_dir(dir.as_fd()).map_err(failed)
 }
 
 /// The size of the file that is there, and what of it is to be kept.
@@ -61,7 +61,7 @@ fn present(files: &Files<'_>, path: &FilePath, keep: bool) -> Result<(u64, Vec<u
     }
     match sys::stat(dir.as_fd(), name.as_bytes()) {
         Ok(Kind::File(size)) if keep && size <= files.limits.max_file_bytes => {
-            Ok((size, page::content(files.workspace, path)?))
+            Ok((size, page::content(files.workspace, path, files.limits.max_file_bytes)?))
         }
         Ok(Kind::File(size)) if keep => {
             let limit = files.limits.max_file_bytes;
@@ -112,7 +112,7 @@ fn make_dir(parent: std::os::fd::BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd,
     match sys::open_dir(parent, name) {
         Err(Errno::NOENT) => {
             sys::make_dir(parent, name)?;
-            sys::sync(parent)?;
+            sys::sync_dir(parent)?;
             sys::open_dir(parent, name)
         }
         opened => opened,
@@ -143,7 +143,7 @@ fn stage(
         let _ = sys::unlink(staging.as_fd(), staged.as_bytes());
         return Err(failed(errno));
     }
-    sys::sync(dir.as_fd()).map_err(failed)
+    sys::sync_dir(dir.as_fd()).map_err(failed)
 }
 
 /// Opens the staging directory, replacing what is no directory and removing leftovers once a turn.
