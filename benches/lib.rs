@@ -4,10 +4,14 @@
 //! A B C ..., never one after the other, and the result is the ratio of their medians within one run.
 
 pub mod contenders;
+mod scratch;
+pub mod upstream;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+pub use scratch::Scratch;
 
 /// Something that starts a program in a sealed place and waits until it has ended.
 pub trait Contender {
@@ -54,14 +58,14 @@ pub fn side_by_side(contenders: &mut [Box<dyn Contender>], rounds: usize) -> Vec
         .collect()
 }
 
-/// Prints the table with the ratio of each median to that of the first contender, and the same as JSON.
+/// Prints the table with the ratio of each median to that of the first, and the same as JSON.
 pub fn report(times: &[Times]) {
     let ms = |time: Duration| time.as_secs_f64() * 1000.0;
     let floor = ms(times[0].quantile(0.5));
-    println!("{:<34} {:>10} {:>10} {:>9}", "", "median ms", "p95 ms", "x floor");
+    println!("{:<24} {:>10} {:>10} {:>9}", "", "median ms", "p95 ms", "x first");
     for times in times {
         let (median, p95) = (ms(times.quantile(0.5)), ms(times.quantile(0.95)));
-        println!("{:<34} {median:>10.3} {p95:>10.3} {:>9.2}", times.name, median / floor);
+        println!("{:<24} {median:>10.3} {p95:>10.3} {:>9.2}", times.name, median / floor);
     }
     let rows: Vec<Value> = times
         .iter()

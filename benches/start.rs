@@ -5,32 +5,25 @@
 //! Started as root it drops to an ordinary uid, for root never makes jails.
 
 use std::cell::RefCell;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use criterion::Criterion;
-use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 use turnjail_bench::contenders::{Bubblewrap, Floor, Jail, Place};
-use turnjail_bench::{Contender, report, side_by_side};
+use turnjail_bench::{Contender, Scratch, report, side_by_side};
 
 const ROUNDS: usize = 800;
 
 fn main() {
-    let as_root = geteuid().is_root();
-    leave_root();
-    let base = std::env::temp_dir().canonicalize().expect("the temporary directory");
-    let directory = tempfile::tempdir_in(base).expect("a directory");
-    let private = std::fs::Permissions::from_mode(0o700);
-    std::fs::set_permissions(directory.path(), private).expect("chmod");
-    let place = Place::new(directory.path());
+    let scratch = Scratch::new();
+    let place = Place::new(scratch.path());
     let mut contenders: Vec<Box<dyn Contender>> =
         vec![Box::new(Floor::new(&place)), Box::new(Jail::new(&place))];
     if let Some(bubblewrap) = Bubblewrap::new(&place) {
         contenders.push(Box::new(bubblewrap));
     }
     report(&side_by_side(&mut contenders, ROUNDS));
-    criterion(&mut contenders, as_root.then(|| directory.path().join("criterion")));
+    criterion(&mut contenders, scratch.dropped_root().then(|| scratch.path().join("criterion")));
 }
 
 fn criterion(contenders: &mut [Box<dyn Contender>], output: Option<PathBuf>) {
@@ -50,14 +43,4 @@ fn criterion(contenders: &mut [Box<dyn Contender>], output: Option<PathBuf>) {
         });
     }
     group.finish();
-}
-
-fn leave_root() {
-    if geteuid().is_root() {
-        let id = 1000;
-        setgroups(&[]).expect("root can clear its groups");
-        setgid(Gid::from_raw(id)).expect("root can change its group");
-        setuid(Uid::from_raw(id)).expect("root can change its user");
-        std::env::set_current_dir("/tmp").expect("a directory to write to");
-    }
 }
