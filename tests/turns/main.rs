@@ -1,0 +1,25 @@
+//! Whole turns: the runtime, its broker, real jails and the real worker, with a scripted model.
+
+mod conversation;
+mod crowd;
+mod demands;
+mod model;
+mod skills;
+mod stage;
+
+use std::process::ExitCode;
+
+use turnjail_tests::{Test, harness};
+
+fn main() -> ExitCode {
+    harness(&[
+        Test::new("jails_meet_every_demand_on_drivers", demands::jail),
+        Test::new("a_second_turn_remembers_the_first", conversation::remembers),
+        Test::new("a_fresh_start_forgets_the_conversation", conversation::fresh),
+        Test::new("a_guild_shares_its_memory_and_not_its_conversations", conversation::guild),
+        Test::new("a_host_call_ends_with_its_turn", conversation::host_call),
+        Test::new("a_failing_model_is_the_workers_failure", conversation::failing_model),
+        Test::new("skills_are_read_in_pages_that_no_worker_cuts", skills::pages),
+        Test::new("two_hundred_channels_in_twenty_guilds", crowd::guilds),
+    ])
+}
