@@ -2,7 +2,7 @@
 //!
 //! Reading: a lone surrogate escape becomes U+FFFD, a number that no double holds becomes null, the
 //! last of equal keys wins (at the place of the first), and what is nested over
-//! [`JSON_DEPTH`](crate::limits::JSON_DEPTH) deep is refused. Writing: no white space, JavaScript's
+//! [`JSON_DEPTH`] deep is refused. Writing: no white space, JavaScript's
 //! escapes and number forms. Keys keep their order.
 
 mod mend;
