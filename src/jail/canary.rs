@@ -35,6 +35,7 @@ async fn prove(client: &Client, spec: &JailSpec, attempt: Attempt) -> Result<(),
     let mut plan = spec.plan()?;
     plan.attempt = Some(attempt);
     let mut jail = client.jail(plan, nothing()?).await?;
+    jail.ready().await?;
     let status = jail.ended().await?.status;
     if attempt.refused(status, client.facts().landlock_abi > 0) {
         return Ok(());

@@ -77,6 +77,7 @@ pub struct Jail {
     process: Process,
     status: pipe::Receiver,
     exited: oneshot::Receiver<Exit>,
+    objects: Objects,
     missing: Vec<Failure>,
 }
 
@@ -111,7 +112,8 @@ impl Client {
         self.connection.jails().is_some()
     }
 
-    /// Starts a jail with these standard streams. The plan's number is set here.
+    /// Clones a jail with these standard streams; its program runs when it is [ready](Jail::ready). The
+    /// plan's number is set here.
     pub async fn jail(&self, mut plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
         plan.id = self.connection.next.fetch_add(1, Ordering::Relaxed);
         let id = plan.id;
@@ -135,15 +137,23 @@ impl Client {
         };
         let status = pipe::Receiver::from_owned_fd(status)
             .map_err(|e| host_error("watch the status of a jail", &e))?;
-        let mut jail = Jail { process, status, exited: exiting, missing: Vec::new() };
-        jail.complete(&objects).await?;
-        Ok(jail)
+        Ok(Jail { process, status, exited: exiting, objects, missing: Vec::new() })
     }
 }
 
 impl Jail {
-    /// Reads the status pipe to its end, or until an init says so: then the program has been executed.
-    async fn complete(&mut self, objects: &Objects) -> Result<(), StartError> {
+    /// Waits until the program has been executed: the end of the status pipe, or an init that says so.
+    /// When a step failed, nothing of the jail is left on return.
+    pub async fn ready(&mut self) -> Result<(), StartError> {
+        let result = self.executed().await;
+        if result.is_err() {
+            self.kill();
+            self.ended().await?;
+        }
+        result
+    }
+
+    async fn executed(&mut self) -> Result<(), StartError> {
         let mut record = [0; Report::BYTES];
         loop {
             match self.status.read_exact(&mut record).await {
@@ -152,7 +162,7 @@ impl Jail {
                 Ok(_) => match Report::decode(record) {
                     Some(Report::Missing(failure)) => self.missing.push(failure),
                     Some(Report::Failed(failure)) => {
-                        return Err(StartError::step(failure, objects.of_step(failure)));
+                        return Err(StartError::step(failure, self.objects.of_step(failure)));
                     }
                     Some(Report::Running) => return Ok(()),
                     Some(Report::Signal(_)) | None => return Err(StartError::WardenDied),
@@ -286,6 +296,7 @@ impl Connection {
 }
 
 /// The names of a plan's objects, to say which one a step failed on.
+#[derive(Debug)]
 struct Objects {
     sources: Vec<String>,
     program: String,

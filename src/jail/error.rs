@@ -34,9 +34,6 @@ pub enum StartError {
     /// The warden ended while it was needed.
     #[error("the warden ended while the jail was running")]
     WardenDied,
-    /// The turn was cancelled before its jail was complete; nothing of it is left.
-    #[error("the turn was cancelled")]
-    Cancelled,
     /// A wall does not stand: a throw-away program could do what must be refused.
     #[error("a jailed program could {} ({status:?})", attempt.words())]
     Breach {
@@ -79,7 +76,6 @@ impl StartError {
             Self::Host { .. } => "host",
             Self::Execute(_) => "warden-exec",
             Self::WardenDied => "warden-died",
-            Self::Cancelled => "cancelled",
             Self::Breach { .. } => "breach",
             Self::Policy { .. } => "policy",
         }
@@ -92,7 +88,7 @@ impl StartError {
             Self::Host { errno, .. } if *errno == Errno::MFILE || *errno == Errno::NFILE => {
                 Some("raise the limit of open files (ulimit -n)".to_owned())
             }
-            Self::Host { .. } | Self::Cancelled => None,
+            Self::Host { .. } => None,
             Self::Execute(Errno::ACCESS | Errno::PERM) => {
                 Some("allow executing memfds (sysctl vm.memfd_noexec=0) or mount /proc".to_owned())
             }
@@ -116,11 +112,6 @@ impl StartError {
 
 impl From<StartError> for DriverError {
     fn from(error: StartError) -> Self {
-        match error {
-            StartError::Cancelled => Self::Cancelled,
-            _ => {
-                Self::Start { code: error.code(), cause: error.to_string(), remedy: error.remedy() }
-            }
-        }
+        Self::Start { code: error.code(), cause: error.to_string(), remedy: error.remedy() }
     }
 }

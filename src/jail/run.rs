@@ -46,13 +46,15 @@ pub async fn run(
 ) -> Result<Ended, StartError> {
     let asked = Instant::now();
     let (theirs, streams) = pipes()?;
-    let jail = tokio::select! {
-        biased;
-        jail = client.jail(spec.plan()?, theirs) => jail?,
-        () = cancel.cancelled() => return Err(StartError::Cancelled),
-    };
+    let mut jail = client.jail(spec.plan()?, theirs).await?;
+    tokio::select! {
+        ready = jail.ready() => {
+            ready?;
+            started();
+        }
+        () = cancel.cancelled() => jail.kill(),
+    }
     let start_us = micros(asked);
-    started();
     let running = Instant::now();
     let missing = jail.missing().to_vec();
     let attended = attend(jail, streams, input, cancel).await?;
@@ -131,7 +133,8 @@ async fn attend(
     };
     let waiting = async {
         let ended = tokio::select! {
-            exit = jail.ended() => (exit, false),
+            // First what the host wants: a jail that it has killed has ended, too.
+            biased;
             () = cancel.cancelled() => {
                 jail.kill();
                 (jail.ended().await, true)
@@ -140,6 +143,7 @@ async fn attend(
                 jail.kill();
                 (jail.ended().await, false)
             }
+            exit = jail.ended() => (exit, false),
         };
         gone.cancel();
         ended

@@ -69,6 +69,23 @@ pub fn cancel() {
     assert_eq!(processes(&word), [0_i32; 0]);
 }
 
+/// Also before the program runs, or the jail is even cloned.
+pub fn cancel_at_any_moment() {
+    let bench = Bench::new();
+    for delay_us in (0..40).map(|step| step * 100) {
+        let (spec, word) = sleeper(&bench);
+        let cancel = CancellationToken::new();
+        let soon = async {
+            tokio::time::sleep(Duration::from_micros(delay_us)).await;
+            cancel.cancel();
+        };
+        let running = run(bench.client(), &spec, b"", &cancel, || {});
+        let (ended, ()) = bench.runtime().block_on(async { tokio::join!(running, soon) });
+        assert_eq!(ended.expect("no failure").reason, ExitReason::Cancelled, "{delay_us} us");
+        assert_eq!(processes(&word), [0_i32; 0], "{delay_us} us");
+    }
+}
+
 pub fn dropped() {
     let bench = Bench::new();
     let (spec, word) = sleeper(&bench);
@@ -137,9 +154,13 @@ fn as_host(part: &str, home: &Path) -> Command {
 }
 
 pub fn host_dies() {
+    let home = private_dir();
     for delay_ms in [0, 1, 2, 3, 5, 8, 50, 100] {
-        let mut host =
-            as_host("sleep").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a host");
+        let mut host = as_host("sleep", home.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a host");
         let mut word = String::new();
         let stdout = host.stdout.take().expect("its output");
         BufReader::new(stdout).read_line(&mut word).expect("a word");

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Test::new("a_missing_mount_point_is_named", endings::missing_mount_point),
         Test::new("a_replaced_source_is_refused", endings::replaced_source),
         Test::new("cancelling_leaves_nothing", lifecycle::cancel),
+        Test::new("cancelling_at_any_moment_leaves_nothing", lifecycle::cancel_at_any_moment),
         Test::new("a_dropped_run_leaves_nothing", lifecycle::dropped),
         Test::new("a_dead_warden_fails_its_runs_and_takes_its_jails_along", lifecycle::warden_dies),
         Test::new("a_killed_host_leaves_no_process", lifecycle::host_dies),
