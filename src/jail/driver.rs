@@ -230,6 +230,7 @@ fn image_error(error: ImageError) -> DriverError {
 
 /// The reply, or why there is none.
 fn outcome(ended: Ended, mut receipt: Receipt) -> Result<Outcome, DriverError> {
+    let code = WorkerCode::from_stderr(&ended.stderr);
     let cause = match receipt.exit {
         ExitReason::Cancelled => return Err(DriverError::Cancelled),
         ExitReason::Ok => match Reply::parse(&ended.stdout) {
@@ -239,9 +240,12 @@ fn outcome(ended: Ended, mut receipt: Receipt) -> Result<Outcome, DriverError> {
                 format!("the worker ended well but {invalid}")
             }
         },
-        _ => ended.cause(),
+        reason => match code {
+            Some(code) if reason == ExitReason::WorkerFailed => code.words().to_owned(),
+            _ => ended.cause(),
+        },
     };
-    let worker_code = WorkerCode::from_stderr(&ended.stderr).map(|code| code.as_str().to_owned());
+    let worker_code = code.map(|code| code.as_str().to_owned());
     let reason = receipt.exit;
     Err(DriverError::Worker { reason, cause, worker_code, receipt: Box::new(receipt) })
 }

@@ -54,9 +54,8 @@ pub fn advice(failure: Failure) -> Advice {
             "a directory that turnjail was to mount is not there or not reachable",
             "check that the directory exists, is yours, and is not being replaced",
         ),
-        Step::CopyTree | Step::TreeFlags | Step::AttachRoot => mounting(errno),
         Step::AttachMount if errno == Errno::INVAL => mounting(Errno::NOTDIR),
-        Step::AttachMount => mounting(errno),
+        Step::CopyTree | Step::TreeFlags | Step::AttachRoot | Step::AttachMount => mounting(errno),
         Step::Tmp | Step::Devices | Step::Proc if [Errno::LOOP, Errno::NOTDIR].contains(&errno) => {
             mounting(errno)
         }

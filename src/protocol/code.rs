@@ -55,6 +55,25 @@ impl WorkerCode {
         Self::Internal,
     ];
 
+    /// What it means, as one clause for whoever runs the host.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::InvalidTurn => "the worker does not accept the turn",
+            Self::InvalidHistory => "the channel's history.json is damaged",
+            Self::InvalidMemory => "the workspace's memory.json is damaged",
+            Self::ToolDescriptions => "the tools' descriptions are too large",
+            Self::RequestBudget => "the conversation does not fit into a request to the model",
+            Self::ModelRefused => "the model could not be reached or refused the request",
+            Self::ModelInvalid => "the model's answer is no chat completion",
+            Self::NoFinalText => "the model's final text is empty or too long",
+            Self::TooManyCalls => "the model asked for too many tool calls at once",
+            Self::TimeZone => "the worker does not know the time zone",
+            Self::Io => "a file of the workspace could not be read or written",
+            Self::OutOfMemory => "the worker reached its memory limit",
+            Self::Internal => "the worker failed by a fault of its own",
+        }
+    }
+
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
