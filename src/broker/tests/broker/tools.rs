@@ -1,7 +1,5 @@
 //! Host tools of every kind: what they get, what becomes of what they give, how they end.
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,13 +13,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
-use support::bench::{Turn, settings, tool};
-use support::{Reply, Upstream};
 use turnjail_broker::{
     Broker, BrokerSettings, CallOutcome, CallbackTarget, CallbackTool, CommandTool, Credential,
     EventKind, Tool, ToolError,
 };
 use turnjail_protocol::ToolSpec;
+
+use crate::support::bench::{Turn, settings, tool};
+use crate::support::{Reply, Upstream};
 
 async fn quiet() -> BrokerSettings {
     settings(&Upstream::always(Reply::Hang).await)
@@ -125,7 +124,7 @@ async fn inputs_are_validated_where_the_operator_wants_it() {
         "required": ["n"],
         "additionalProperties": false,
     });
-    let turn = with([support::bench::strict_tool("strict", schema)]).await;
+    let turn = with([crate::support::bench::strict_tool("strict", schema)]).await;
     assert_eq!(turn.call("/tools/strict", &json!({ "n": 5 })).await.status, 200);
     for input in [json!({}), json!({ "n": "5" }), json!({ "n": 5, "x": 1 })] {
         assert_eq!(turn.call("/tools/strict", &input).await.status, 502, "{input}");
@@ -135,7 +134,7 @@ async fn inputs_are_validated_where_the_operator_wants_it() {
     let long = json!({ "n": 5, "s": format!("{}b", "a".repeat(50_000)) });
     assert_eq!(turn.call("/tools/strict", &long).await.status, 502);
     assert!(before.elapsed() < Duration::from_secs(2));
-    let lookaround = support::bench::strict_tool("bad", json!({ "pattern": "(?=a)" }));
+    let lookaround = crate::support::bench::strict_tool("bad", json!({ "pattern": "(?=a)" }));
     let mut settings = quiet().await;
     settings.tools.push(lookaround);
     assert!(Broker::start(settings).await.unwrap_err().to_string().contains("tools.bad"));
@@ -226,7 +225,7 @@ async fn a_commands_whole_group_ends_with_the_call() {
     assert!(before.elapsed() < Duration::from_secs(10));
     let hung_up = {
         let mut stream = tokio::net::UnixStream::connect(&turn.socket).await.unwrap();
-        let request = support::post("/tools/held", b"{}");
+        let request = crate::support::post("/tools/held", b"{}");
         tokio::io::AsyncWriteExt::write_all(&mut stream, &request).await.unwrap();
         eventually(|| runs("4321.25")).await;
         stream

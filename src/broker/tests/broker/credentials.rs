@@ -1,21 +1,20 @@
 //! Credentials: asked for on every call, kept out of everything, and withheld when they come back.
 
-mod support;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use support::bench::{Turn, hello, settings, tool};
-use support::{Reply, Upstream};
 use tracing_subscriber::fmt::MakeWriter;
 use turnjail_broker::{
     Broker, BrokerSettings, CallOutcome, CommandTool, Credential, CredentialError,
     CredentialRequest, CredentialSource, EventKind, McpServer, McpTool, McpTransport, Secret, Tool,
 };
 use turnjail_protocol::ToolSpec;
+
+use crate::support::bench::{Turn, hello, settings, tool};
+use crate::support::{Reply, Upstream};
 
 fn ok() -> Reply {
     Reply::json(200, &json!({ "choices": [] }))

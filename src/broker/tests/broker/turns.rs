@@ -1,18 +1,17 @@
 //! A turn's broker from opening to closing: one call at a time, so many in all, nothing afterwards.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::bench::{Turn, hello, settings, tool};
-use support::{Reply, Upstream, call, post};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 use turnjail_broker::{Broker, CallOutcome, CallRoute, EventKind};
+
+use crate::support::bench::{Turn, hello, settings, tool};
+use crate::support::{Reply, Upstream, call, post};
 
 fn answered() -> Reply {
     Reply::json(200, &json!({ "choices": [] }))
