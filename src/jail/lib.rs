@@ -14,6 +14,7 @@ pub mod doctor;
 mod driver;
 mod error;
 mod host;
+mod interpreter;
 mod output;
 mod plan;
 mod process;

@@ -11,7 +11,7 @@ use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Bind, Failure, Plan, Source, Target};
 
-use crate::StartError;
+use crate::{StartError, interpreter};
 
 /// PATH where an image sets none, as Docker has it.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -81,6 +81,10 @@ impl JailSpec {
     pub(crate) fn plan(&self) -> Result<Plan, StartError> {
         let program = self.program()?;
         let sealed = self.profile == Profile::Sealed;
+        // A sealed jail has no /proc, and landlock leaves it this one file.
+        if !sealed {
+            interpreter::check(&open_root(&self.rootfs)?, &self.working_dir, &program)?;
+        }
         let bytes = |text: &String| text.clone().into_bytes();
         let bind = |mount: &Mount| {
             let source = source(&mount.source)?;

@@ -10,7 +10,7 @@ use turnjail_tests::jails::Bench;
 use turnjail_tests::{Fact, Test};
 use turnjail_warden::seccomp::numbers;
 
-use crate::support::{Process, held};
+use crate::support::{HERE, PROFILES, Process, held};
 
 pub const TESTS: &[Test] = &[
     Test::new("the_program_is_nobody_special", identity),
@@ -21,15 +21,18 @@ pub const TESTS: &[Test] = &[
     Test::new("limits_are_set", limits),
     Test::new("the_environment_is_the_images", environment),
     Test::with("landlock_stands_behind_the_mounts", &[Fact::Jail, Fact::Landlock], landlock),
+    Test::with("a_general_jail_makes_no_sockets_in_files", &[Fact::Landlock], landlock_general),
 ];
 
-const PROFILE: Profile = Profile::Sealed;
-
 fn identity() {
+    PROFILES.iter().for_each(|&profile| identity_of(profile));
+}
+
+fn identity_of(profile: Profile) {
     let bench = Bench::new();
     let (status, report) = held(
         &bench,
-        PROFILE,
+        profile,
         &[call(numbers::UNAME, json!([{"buffer": 390}])), json!(["arguments"])],
         Process::status,
     );
@@ -46,8 +49,13 @@ fn identity() {
     assert!(status["Uid"].split_whitespace().all(|id| id == uid), "{}", status["Uid"]);
     let gid = nix::unistd::getegid().to_string();
     assert!(status["Gid"].split_whitespace().all(|id| id == gid), "{}", status["Gid"]);
-    assert_eq!(status["Umask"], "0077");
-    assert!(status["NSpid"].ends_with("\t1"), "not the first process: {}", status["NSpid"]);
+    let (umask, number) = match profile {
+        Profile::Sealed => ("0077", "\t1"),
+        // After its init.
+        Profile::General => ("0022", "\t2"),
+    };
+    assert_eq!(status["Umask"], umask);
+    assert!(status["NSpid"].ends_with(number), "{}", status["NSpid"]);
     assert_eq!(status["Threads"], "1");
     let names = report.buffer(0, 0);
     let host = names[65..].split(|&byte| byte == 0).next();
@@ -56,12 +64,16 @@ fn identity() {
 }
 
 fn namespaces() {
+    PROFILES.iter().for_each(|&profile| namespaces_of(profile));
+}
+
+fn namespaces_of(profile: Profile) {
     let kinds = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
     let all = |process: &Process| kinds.map(|kind| process.link(&format!("ns/{kind}")));
     let (one, another) = (Bench::new(), Bench::new());
     // At the same time: the number of a namespace that is gone is used again.
     let ((first, second), _) =
-        held(&one, PROFILE, &[], |p| (all(p), held(&another, PROFILE, &[], all).0));
+        held(&one, profile, &[], |p| (all(p), held(&another, profile, &[], all).0));
     let own = all(&Process::own());
     for ((kind, own), (first, second)) in kinds.iter().zip(own).zip(first.into_iter().zip(second)) {
         assert_ne!(own, first, "the host's {kind} namespace");
@@ -84,15 +96,37 @@ fn mount_table(process: &Process) -> Vec<Mount> {
 }
 
 fn mounts() {
+    PROFILES.iter().for_each(|&profile| mounts_of(profile));
+}
+
+fn mounts_of(profile: Profile) {
     let bench = Bench::new();
-    let (table, _) = held(&bench, PROFILE, &[], mount_table);
-    let expected = [
+    let (table, _) = held(&bench, profile, &[], mount_table);
+    let mut expected = vec![
         ("/", vec!["ro", "nosuid", "nodev"]),
         ("/broker", vec!["ro", "nosuid", "nodev", "noexec"]),
-        ("/channel", vec!["rw", "nosuid", "nodev", "noexec"]),
+        ("/channel", vec!["rw", "nosuid", "nodev"]),
         ("/tmp", vec!["rw", "nosuid", "nodev", "noexec"]),
-        ("/workspace", vec!["rw", "nosuid", "nodev", "noexec"]),
+        ("/workspace", vec!["rw", "nosuid", "nodev"]),
     ];
+    match profile {
+        Profile::Sealed => {
+            for (_, options) in expected.iter_mut().filter(|(_, options)| options[0] == "rw") {
+                options.push("noexec");
+            }
+        }
+        Profile::General => {
+            expected.extend([
+                ("/dev", vec!["ro", "nosuid", "noexec"]),
+                ("/dev/shm", vec!["rw", "nosuid", "nodev", "noexec"]),
+                ("/proc", vec!["ro", "nosuid", "nodev", "noexec"]),
+            ]);
+            // nodev on a device itself would make it useless.
+            let devices = ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+            expected.extend(devices.map(|device| (device, vec!["nosuid", "noexec"])));
+            expected.sort();
+        }
+    }
     let mut places: Vec<&str> = table.iter().map(|(place, _, _)| place.as_str()).collect();
     places.sort_unstable();
     assert_eq!(places, expected.iter().map(|(place, _)| *place).collect::<Vec<_>>());
@@ -108,17 +142,21 @@ fn mounts() {
     fs::write(&secret, "the host's").expect("a file");
     let read = [json!(["read", secret])];
     assert_eq!(bench.outside(&read).text(0), "the host's");
-    assert_eq!(bench.acts(PROFILE, &read).last_error(), Some(2));
+    assert_eq!(bench.acts(profile, &read).last_error(), Some(2));
 }
 
 fn network() {
+    PROFILES.iter().for_each(|&profile| network_of(profile));
+}
+
+fn network_of(profile: Profile) {
     let bench = Bench::new();
     let interfaces = |process: &Process| {
         let table = process.file("net/dev");
         let name = |line: &str| line.split_once(':').map(|(name, _)| name.trim().to_owned());
         table.lines().skip(2).filter_map(name).collect::<Vec<_>>()
     };
-    let ((found, addresses, routes), _) = held(&bench, PROFILE, &[], |process| {
+    let ((found, addresses, routes), _) = held(&bench, profile, &[], |process| {
         (interfaces(process), process.file("net/fib_trie"), process.file("net/route"))
     });
     assert_eq!(found, ["lo"]);
@@ -141,8 +179,12 @@ pub const HAS_TERMINAL: &str = "TURNJAIL_TEST_HAS_TERMINAL";
 pub const SESSION: &str = "there_is_no_terminal_and_a_session_of_its_own";
 
 fn session() {
+    PROFILES.iter().for_each(|&profile| session_of(profile));
+}
+
+fn session_of(profile: Profile) {
     let bench = Bench::new();
-    let ((pid, stat), _) = held(&bench, PROFILE, &[], |process| {
+    let ((pid, stat), _) = held(&bench, profile, &[], |process| {
         let pid = process.dir.file_name().expect("a pid").to_string_lossy().into_owned();
         (pid, stat(process))
     });
@@ -152,13 +194,19 @@ fn session() {
     if std::env::var_os(HAS_TERMINAL).is_some() {
         assert_ne!(self::stat(&Process::own())[4], "0", "the control has no terminal");
     }
-    let terminal = bench.acts(PROFILE, &[json!(["read", "/dev/tty"])]);
-    assert_eq!(terminal.last_error(), Some(2));
+    for device in ["/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/console", "/dev/mem", "/dev/kvm"] {
+        let open = call(numbers::OPENAT, json!([HERE, device, 0, 0]));
+        assert_eq!(bench.acts(profile, &[open]).last_error(), Some(2), "{device}");
+    }
 }
 
 fn limits() {
+    PROFILES.iter().for_each(|&profile| limits_of(profile));
+}
+
+fn limits_of(profile: Profile) {
     let bench = Bench::new();
-    let (table, _) = held(&bench, PROFILE, &[], |process| process.file("limits"));
+    let (table, _) = held(&bench, profile, &[], |process| process.file("limits"));
     let limit = |name: &str| {
         let line = table.lines().find(|line| line.starts_with(name)).expect("a limit");
         let values: Vec<&str> = line[name.len()..].split_whitespace().take(2).collect();
@@ -167,17 +215,24 @@ fn limits() {
     // Not 0: a core file's size of 1 is what keeps a handler that runs as root from being started.
     assert_eq!(limit("Max core file size"), [1, 1]);
     assert_eq!(limit("Max open files"), [256, 256]);
-    assert_eq!(limit("Max address space"), [512 << 20, 512 << 20]);
+    if profile == Profile::Sealed {
+        assert_eq!(limit("Max address space"), [512 << 20, 512 << 20]);
+    }
     assert_eq!(limit("Max locked memory"), [0, 0]);
     assert_eq!(limit("Max msgqueue size"), [0, 0]);
-    assert!(limit("Max processes").iter().all(|&most| most <= 64), "{table}");
+    // 64, and a general image's init.
+    assert!(limit("Max processes").iter().all(|&most| most <= 65), "{table}");
     assert!(limit("Max file size").iter().all(|&most| most <= 1 << 30), "{table}");
     assert!(limit("Max cpu time").iter().all(|&most| most <= 10), "{table}");
 }
 
 fn environment() {
+    PROFILES.iter().for_each(|&profile| environment_of(profile));
+}
+
+fn environment_of(profile: Profile) {
     let bench = Bench::new();
-    let mut spec = bench.spec_for(PROFILE, &[json!(["environment"])]);
+    let mut spec = bench.spec_for(profile, &[json!(["environment"])]);
     spec.environment = vec!["IMAGE=says so".to_owned(), "LD_PRELOAD=/workspace/x.so".to_owned()];
     let report = bench.acts_in(&spec, b"");
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -187,25 +242,40 @@ fn environment() {
     // The host's own has more, some of it secret.
     let control = bench.outside(&[json!(["environment"])]);
     assert!(control.list(0).len() > 2, "the control has no environment to leak");
-    let home = bench.acts(PROFILE, &[json!(["write", "/tmp/home/x", "x"])]);
+    let home = bench.acts(profile, &[json!(["write", "/tmp/home/x", "x"])]);
     assert!(home.worked(), "{home:?}");
 }
 
 fn landlock() {
     let bench = Bench::new();
     let list = [json!(["list", "/"])];
-    let mut without = bench.spec_for(PROFILE, &list);
+    let mut without = bench.spec_for(Profile::Sealed, &list);
     without.landlock = false;
     assert!(bench.acts_in(&without, b"").worked(), "the mounts refuse it already");
-    assert_eq!(bench.acts(PROFILE, &list).last_error(), Some(13));
+    assert_eq!(bench.acts(Profile::Sealed, &list).last_error(), Some(13));
     // Nothing but the program can be executed, and it can.
     fs::copy(bench.path("root").join("worker"), bench.path("root").join("other")).expect("a copy");
     let execute = [json!(["execute", "/other", "[\"print\",\"other\"]"])];
-    assert_eq!(bench.acts(PROFILE, &execute).last_error(), Some(13));
-    let mut without = bench.spec_for(PROFILE, &execute);
+    assert_eq!(bench.acts(Profile::Sealed, &execute).last_error(), Some(13));
+    let mut without = bench.spec_for(Profile::Sealed, &execute);
     without.landlock = false;
     let ended = bench.run(&without, b"").expect("a jail");
     assert!(ended.stdout.starts_with(b"other"), "{ended:?}");
-    let again = bench.acts(PROFILE, &[json!(["execute", "/worker", "[\"sleep\",0]"])]);
+    let again = bench.acts(Profile::Sealed, &[json!(["execute", "/worker", "[\"sleep\",0]"])]);
     assert!(again.last_error().is_none(), "{again:?}");
+}
+
+fn landlock_general() {
+    let bench = Bench::new();
+    // A socket bound to a name in the workspace: family, path, NUL.
+    let name: String = "/workspace/s".bytes().map(|byte| format!("{byte:02x}")).collect();
+    let address = format!("0100{name}00");
+    let length = address.len() / 2;
+    let socket = call(numbers::SOCKET, json!([1, 1, 0]));
+    let bind = call(numbers::BIND, json!([{"of": 0}, {"hex": address}, length]));
+    let acts = [socket, bind];
+    assert_eq!(bench.acts(Profile::General, &acts).last_error(), Some(13));
+    let mut without = bench.spec_for(Profile::General, &acts);
+    without.landlock = false;
+    assert!(bench.acts_in(&without, b"").worked(), "the mounts refuse it already");
 }

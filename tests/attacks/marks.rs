@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use turnjail_jail::Profile;
@@ -10,9 +11,10 @@ use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
 use turnjail_warden::seccomp::numbers;
 
-use crate::support::{HERE, assert_forbidden_inside};
+use crate::support::{HERE, PROFILES, Process, assert_forbidden_inside};
 
 pub const TESTS: &[Test] = &[
+    Test::new("a24_no_daemon_survives_its_jail", a24),
     Test::new("a27_no_set_id_file_is_left", a27),
     Test::new("a35_no_links_are_planted", a35),
     Test::new("a37_no_special_files_are_planted", a37),
@@ -59,40 +61,64 @@ fn clean(bench: &Bench) {
     fs::write(workspace.join("file"), "x").expect("a file");
 }
 
+fn a24() {
+    let bench = Bench::new();
+    let acts = |word: &str| [json!(["orphan", 60_000]), json!(["print", word])];
+    let word = format!("orphan-outside-{}", std::process::id());
+    let control = bench.outside(&acts(&word));
+    assert_eq!(control.value(0), 0, "{control:?}");
+    let left = Process::find_by(&word, |_| true).expect("the control leaves none either");
+    let pid = nix::unistd::Pid::from_raw(left.pid());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is there");
+    let word = format!("orphan-inside-{}", std::process::id());
+    let start = Instant::now();
+    let report = bench.acts(Profile::General, &acts(&word));
+    assert_eq!(report.value(0), 0, "{report:?}");
+    assert!(start.elapsed() < Duration::from_secs(2), "its end was waited for");
+    assert!(Process::find_by(&word, |_| true).is_none(), "it survived");
+    let sealed = bench.acts(Profile::Sealed, &acts(&word));
+    assert!(sealed.filtered_at(0), "{sealed:?}");
+}
+
 fn a27() {
     let bench = Bench::new();
-    let profile = Profile::Sealed;
+    for &profile in PROFILES {
+        set_id_bits(&bench, profile);
+    }
+}
+
+fn set_id_bits(bench: &Bench, profile: Profile) {
     for mode in [0o4755, 0o2755, 0o6777_i64] {
         let open = |workspace: &str| {
             call(numbers::OPENAT, json!([HERE, format!("{workspace}/file"), 0, 0]))
         };
-        assert_no_mark(&bench, profile, "fchmodat", EPERM, |workspace| {
+        assert_no_mark(bench, profile, "fchmodat", EPERM, |workspace| {
             vec![call(numbers::FCHMODAT, json!([HERE, format!("{workspace}/file"), mode]))]
         });
-        assert_no_mark(&bench, profile, "fchmod", EPERM, |workspace| {
+        assert_no_mark(bench, profile, "fchmod", EPERM, |workspace| {
             vec![open(workspace), call(numbers::FCHMOD, json!([{"of": 0}, mode]))]
         });
-        assert_no_mark(&bench, profile, "fchmodat2", ENOSYS, |workspace| {
+        assert_no_mark(bench, profile, "fchmodat2", ENOSYS, |workspace| {
             vec![call(numbers::FCHMODAT2, json!([HERE, format!("{workspace}/file"), mode, 0]))]
         });
-        assert_no_mark(&bench, profile, "openat", EPERM, |workspace| {
+        assert_no_mark(bench, profile, "openat", EPERM, |workspace| {
             vec![call(numbers::OPENAT, json!([HERE, format!("{workspace}/new"), 0o101, mode]))]
         });
-        assert_no_mark(&bench, profile, "openat2", ENOSYS, |workspace| {
+        assert_no_mark(bench, profile, "openat2", ENOSYS, |workspace| {
             let how = json!([0o101, mode, 0]);
             vec![call(numbers::OPENAT2, json!([HERE, format!("{workspace}/new"), how, 24]))]
         });
-        assert_no_mark(&bench, profile, "mkdirat", EPERM, |workspace| {
+        assert_no_mark(bench, profile, "mkdirat", EPERM, |workspace| {
             vec![call(numbers::MKDIRAT, json!([HERE, format!("{workspace}/new"), mode]))]
         });
-        assert_no_mark(&bench, profile, "mknodat", EPERM, |workspace| {
+        assert_no_mark(bench, profile, "mknodat", EPERM, |workspace| {
             let mode = 0o100_000 | mode;
             vec![call(numbers::MKNODAT, json!([HERE, format!("{workspace}/new"), mode, 0]))]
         });
     }
     // Not every file system of a host has user attributes, so there is no control.
     let attribute = call(numbers::SETXATTR, json!(["/workspace/file", "user.x", "x", 1, 0]));
-    assert_forbidden_inside(&bench, profile, "an attribute", EOPNOTSUPP, &[attribute]);
+    assert_forbidden_inside(bench, profile, "an attribute", EOPNOTSUPP, &[attribute]);
 }
 
 fn a35() {
@@ -113,13 +139,19 @@ fn a35() {
 
 fn a37() {
     let bench = Bench::new();
+    for &profile in PROFILES {
+        special_files(&bench, profile);
+    }
+}
+
+fn special_files(bench: &Bench, profile: Profile) {
     for (what, mode) in [("a file", 0o100_600), ("a FIFO", 0o10_600), ("a socket", 0o140_600_i64)] {
-        assert_no_mark(&bench, Profile::Sealed, what, EPERM, |workspace| {
+        assert_no_mark(bench, profile, what, EPERM, |workspace| {
             vec![call(numbers::MKNODAT, json!([HERE, format!("{workspace}/new"), mode, 0]))]
         });
     }
     for mode in [0o20_600, 0o60_600_i64] {
         let device = call(numbers::MKNODAT, json!([HERE, "/workspace/new", mode, 0x0103]));
-        assert_forbidden_inside(&bench, Profile::Sealed, "a device", EPERM, &[device]);
+        assert_forbidden_inside(bench, profile, "a device", EPERM, &[device]);
     }
 }

@@ -13,10 +13,12 @@ use crate::support::assert_forbidden_inside;
 
 pub const TESTS: &[Test] = &[
     Test::new("a30_a_sealed_program_has_no_processes_and_threads", a30),
+    Test::new("a30_a_general_program_has_its_limit_of_processes", a30_general),
     Test::new("a31_tmp_has_a_limit_of_files", a31),
 ];
 
 const EPERM: i32 = 1;
+const EAGAIN: i64 = 11;
 const ENOSPC: i64 = 28;
 
 fn a30() {
@@ -32,13 +34,37 @@ fn a30() {
     assert!(report.filtered_at(0), "{report:?}");
 }
 
+fn a30_general() {
+    let bench = Bench::new();
+    assert!(bench.outside(&[json!(["forks", 200])]).worked(), "the host has too few as well");
+    let mut spec = bench.spec_for(Profile::General, &[json!(["forks", 1000])]);
+    spec.limits.pids = 16;
+    // Two at once: each has its own count.
+    let (one, another) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| bench.acts_in(&spec, b""));
+        let another = scope.spawn(|| bench.acts_in(&spec, b""));
+        (one.join().expect("a jail"), another.join().expect("a jail"))
+    });
+    for report in [one, another] {
+        assert_eq!(report.last_error(), Some(EAGAIN), "{report:?}");
+        let made = report.lines[0]["made"].as_u64().expect("how many");
+        assert!((8..16).contains(&made), "{report:?}");
+    }
+}
+
 fn a31() {
     let bench = Bench::new();
     let many = 20_000;
     let outside = bench.path("many");
     fs::create_dir(&outside).expect("a directory");
     assert!(bench.outside(&[json!(["files", outside, many])]).worked());
-    let report = bench.acts(Profile::Sealed, &[json!(["files", "/tmp/home", many])]);
-    assert_eq!(report.last_error(), Some(ENOSPC), "{report:?}");
-    assert!(report.lines[0]["made"].as_u64().is_some_and(|made| made < 16_384), "{report:?}");
+    for (profile, place) in [
+        (Profile::Sealed, "/tmp/home"),
+        (Profile::General, "/tmp/home"),
+        (Profile::General, "/dev/shm"),
+    ] {
+        let report = bench.acts(profile, &[json!(["files", place, many])]);
+        assert_eq!(report.last_error(), Some(ENOSPC), "{place}: {report:?}");
+        assert!(report.lines[0]["made"].as_u64().is_some_and(|made| made < 16_384), "{report:?}");
+    }
 }

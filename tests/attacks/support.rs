@@ -16,6 +16,9 @@ use turnjail_tests::jails::Bench;
 /// `AT_FDCWD`.
 pub const HERE: i64 = -100;
 
+/// Both profiles, for what holds under either.
+pub const PROFILES: &[Profile] = &[Profile::Sealed, Profile::General];
+
 /// The last act works outside a jail. In a jail it is death by the filter under the sealed profile, and
 /// gets `errno` under the general one. The acts before it lead up to it, and work everywhere.
 pub fn assert_forbidden(bench: &Bench, profile: Profile, what: &str, errno: i32, acts: &[Value]) {
@@ -114,10 +117,20 @@ impl Process {
     }
 
     fn find(word: &str) -> Option<Self> {
+        Self::find_by(word, |line| line.starts_with(b"/worker\0"))
+    }
+
+    /// The one with this word in its command line, if that is also as demanded.
+    pub fn find_by(word: &str, demand: impl Fn(&[u8]) -> bool) -> Option<Self> {
         fs::read_dir("/proc").ok()?.flatten().map(|entry| Self { dir: entry.path() }).find(|one| {
             let line = fs::read(one.dir.join("cmdline")).unwrap_or_default();
-            line.starts_with(b"/worker\0") && contains(&line, word.as_bytes())
+            contains(&line, word.as_bytes()) && demand(&line)
         })
+    }
+
+    /// Its number on the host.
+    pub fn pid(&self) -> i32 {
+        self.dir.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a pid")
     }
 
     /// This test program.

@@ -147,6 +147,7 @@ fn proc(jail: &Prepared, status: RawFd) -> Done {
         let target = openat2(AT_FDCWD, c"proc", without_links(OFlag::O_PATH | OFlag::O_DIRECTORY))?;
         fchdir(&target)?;
         let tight = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        let tight = tight | MsFlags::MS_RDONLY;
         let options = Some(c"subset=pid,hidepid=ptraceable");
         mount(Some(c"proc"), c".", Some(c"proc"), tight, options)
     };
