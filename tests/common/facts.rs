@@ -16,6 +16,8 @@ pub enum Fact {
     Strace,
     /// The program script, which gives a command a terminal.
     Script,
+    /// The program bwrap, and leave to make its namespaces.
+    Bubblewrap,
 }
 
 impl Fact {
@@ -26,6 +28,7 @@ impl Fact {
             Self::Landlock => "landlock",
             Self::Strace => "strace",
             Self::Script => "script",
+            Self::Bubblewrap => "bubblewrap",
         }
     }
 
@@ -48,6 +51,9 @@ impl Fact {
             },
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
+            Self::Bubblewrap => {
+                failing("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "/bin/true"])
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The suite that every driver is held to.
+//! The suite that every driver is held to, on the namespace driver and on the example's.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use turnjail_driver::ContainerDriver;
@@ -8,12 +9,25 @@ use turnjail_images::BUILTIN;
 use turnjail_jail::{JailDriver, JailOptions};
 use turnjail_tests::jails::private_dir;
 
+#[path = "../../examples/bubblewrap/driver.rs"]
+mod bubblewrap;
+
 pub fn jail() {
+    demand(async |store| {
+        JailDriver::start(JailOptions::new(store.to_owned())).await.expect("a driver")
+    });
+}
+
+pub fn bubblewrap() {
+    demand(async |store| bubblewrap::BubblewrapDriver::new(store).expect("a driver"));
+}
+
+/// Holds a driver to every demand.
+fn demand<D: ContainerDriver>(start: impl AsyncFnOnce(&Path) -> D) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let store = private_dir();
-        let driver = JailDriver::start(JailOptions::new(store.path().to_owned())).await;
-        let driver: Arc<dyn ContainerDriver> = Arc::new(driver.expect("a driver"));
+        let driver: Arc<dyn ContainerDriver> = Arc::new(start(store.path()).await);
         let place = private_dir();
         let setting = Setting::new(BUILTIN, place.path());
         let mut faults = Vec::new();

@@ -9,11 +9,16 @@ mod stage;
 
 use std::process::ExitCode;
 
-use turnjail_tests::{Test, harness};
+use turnjail_tests::{Fact, Test, harness};
 
 fn main() -> ExitCode {
     harness(&[
         Test::new("jails_meet_every_demand_on_drivers", demands::jail),
+        Test::with(
+            "the_example_of_a_driver_meets_them_too",
+            &[Fact::Bubblewrap],
+            demands::bubblewrap,
+        ),
         Test::new("a_second_turn_remembers_the_first", conversation::remembers),
         Test::new("a_fresh_start_forgets_the_conversation", conversation::fresh),
         Test::new("a_guild_shares_its_memory_and_not_its_conversations", conversation::guild),
