@@ -6,7 +6,8 @@ use turnjail_protocol::{WorkerCode, measure};
 
 use crate::store::{Dir, Unusable};
 
-const FILE: &str = "history.json";
+/// The file's name.
+pub const FILE: &str = "history.json";
 
 /// Who said something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

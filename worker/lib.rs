@@ -11,6 +11,7 @@ mod answer;
 mod arguments;
 pub mod clock;
 mod conversation;
+mod errand;
 mod files;
 mod history;
 mod memory;
@@ -19,6 +20,7 @@ mod sys;
 mod tools;
 mod transport;
 
+use turnjail_protocol::errand::Errand;
 use turnjail_protocol::limits::{EXIT_FAILED, EXIT_USAGE, TURN_BYTES};
 use turnjail_protocol::{Reply, SANDBOX_PROTOCOL, Turn, WORKER_FAILED, WorkerCode};
 
@@ -54,19 +56,28 @@ pub fn report_out_of_memory() {
 }
 
 fn answer_turn(places: &Places<'_>) -> i32 {
-    let reply = read_turn().and_then(|turn| agent::run(&turn, places));
-    match reply {
+    match read_input().and_then(|input| answer(&input, places)) {
         Ok(reply) => print(&reply.to_json()),
         Err(code) => fail(code),
     }
 }
 
-fn read_turn() -> Result<Turn, WorkerCode> {
-    let input = sys::read_to_end(sys::stdin(), TURN_BYTES).map_err(|error| match error {
+fn read_input() -> Result<Vec<u8>, WorkerCode> {
+    sys::read_to_end(sys::stdin(), TURN_BYTES).map_err(|error| match error {
         sys::ReadError::TooLarge => WorkerCode::InvalidTurn,
         sys::ReadError::Errno(_) => WorkerCode::Io,
-    })?;
-    Turn::parse(&input).map_err(|_| WorkerCode::InvalidTurn)
+    })
+}
+
+/// A turn, or an errand of the host in its place.
+fn answer(input: &[u8], places: &Places<'_>) -> Result<Reply, WorkerCode> {
+    match Turn::parse(input) {
+        Ok(turn) => agent::run(&turn, places),
+        Err(_) => match Errand::parse(input) {
+            Some(errand) => errand::run(errand, places),
+            None => Err(WorkerCode::InvalidTurn),
+        },
+    }
 }
 
 fn print(text: &str) -> i32 {

@@ -8,7 +8,8 @@ use turnjail_protocol::{WorkerCode, measure, text};
 
 use crate::store::{Dir, Unusable};
 
-const FILE: &str = "memory.json";
+/// The file's name.
+pub const FILE: &str = "memory.json";
 
 /// The memory of a workspace, seen by one speaker.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod code;
+pub mod errand;
 pub mod json;
 pub mod labels;
 pub mod limits;

@@ -52,6 +52,12 @@ pub fn channel_state(channel: &str) -> String {
     format!("state-{}", hex(&Sha256::digest(channel)))
 }
 
+/// Whether a name is one that this module makes.
+pub(crate) fn is_directory_name(name: &str) -> bool {
+    let hash = name.strip_prefix("guild-").or_else(|| name.strip_prefix("state-")).unwrap_or(name);
+    hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// The part of a channel before its first colon.
 pub(crate) fn surface(channel: &str) -> &str {
     channel.split_once(':').map_or(channel, |(surface, _)| surface)
@@ -74,6 +80,18 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_this_module_are_told_from_others() {
+        let channel = "discord:1234";
+        for name in [channel_workspace(channel), channel_state(channel), guild_workspace("d", "g")]
+        {
+            assert!(is_directory_name(&name), "{name}");
+        }
+        for other in ["", ".turnjail-locks", "guild-", &"A".repeat(64), "../x"] {
+            assert!(!is_directory_name(other), "{other}");
+        }
+    }
 
     // Computed with sha256sum: printf 'discord:1234', printf 'discord\0guild'.
     const CHANNEL: &str = "a4b66462abf4c526b0c8fd77e789ce0dc4bd978b406262eeb8459bdc38551208";

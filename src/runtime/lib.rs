@@ -33,6 +33,7 @@ mod skills;
 mod start;
 mod turn;
 mod verify;
+mod workspaces;
 
 pub use audit::{AuditLog, AuditRecord, AuditSink};
 pub use error::{SetupError, TurnError};
@@ -44,3 +45,4 @@ pub use receipt::{TurnReceipt, TurnResult};
 pub use request::{Speaker, TurnRequest};
 pub use runtime::{Load, PendingTurn, SandboxRuntime};
 pub use turnjail_broker::{Event, EventKind, EventReceiver, EventSender, event_channel};
+pub use workspaces::{WorkspaceInfo, WorkspaceSize, Workspaces};

@@ -152,7 +152,7 @@ fn remove(root: &Directory, name: &str) -> io::Result<()> {
 }
 
 /// The names in a directory but `.` and `..`, read whole before anything is changed.
-fn names(directory: OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
+pub(crate) fn names(directory: OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
     let mut listing = Dir::from_fd(reopened(&directory)?)?;
     let mut names = Vec::new();
     for entry in listing.iter() {

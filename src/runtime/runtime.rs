@@ -215,7 +215,7 @@ async fn wait_for_workspace(
     }
 }
 
-fn turn_id() -> Result<String, TurnError> {
+pub(crate) fn turn_id() -> Result<String, TurnError> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| TurnError::Host {
         cause: format!("no random numbers for the turn's id: {error}"),

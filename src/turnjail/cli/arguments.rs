@@ -62,6 +62,9 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Find, measure, forget or mend what a channel or guild has stored
+    #[command(subcommand)]
+    Workspace(WorkspaceCommand),
     /// Find out whether this host can run jails, and what to do if not
     Doctor,
     /// Print the completions of a shell
@@ -78,6 +81,33 @@ pub enum Command {
 pub enum ConfigCommand {
     /// Check it and print what is in effect, and where each value came from
     Check,
+}
+
+/// What to do with stored things.
+#[derive(Debug, Subcommand)]
+pub enum WorkspaceCommand {
+    /// Print the directory of a channel; its own state on a second line where the workspace is shared
+    Path(WorkspaceArguments),
+    /// Print every workspace with its size and last use
+    List,
+    /// Remove a channel's things: its workspace, or beside a shared one its own state
+    Remove(WorkspaceArguments),
+    /// Put a history or memory aside that keeps a channel from working
+    Repair(WorkspaceArguments),
+}
+
+/// Whose things.
+#[derive(Debug, Args)]
+pub struct WorkspaceArguments {
+    /// The channel
+    #[arg(long, value_name = "CHANNEL", default_value = "cli:default")]
+    pub channel: String,
+    /// The guild that the channel belongs to
+    #[arg(long, value_name = "SPACE")]
+    pub space: Option<String>,
+    /// The workspace that all channels of the guild share
+    #[arg(long, requires = "space")]
+    pub shared: bool,
 }
 
 /// One message.

@@ -12,6 +12,7 @@ mod receipt;
 mod session;
 mod signals;
 mod turn;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn dispatch(arguments: &Arguments) -> Result<ExitCode, CliError> {
         Command::Demo => demo::run(common),
         Command::Turn(turn) => turn::run(common, turn),
         Command::Config(ConfigCommand::Check) => config::check(common),
+        Command::Workspace(command) => workspace::run(common, command),
         Command::Doctor => doctor::run(common),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man => manual::page(),
