@@ -31,7 +31,8 @@ pub(crate) async fn prove_walls(client: &Client, image: &Image) -> Result<(), St
     Ok(())
 }
 
-async fn prove(client: &Client, spec: &JailSpec, attempt: Attempt) -> Result<(), StartError> {
+/// Tries one act in a jail for `spec`; an error when it is not refused.
+pub async fn prove(client: &Client, spec: &JailSpec, attempt: Attempt) -> Result<(), StartError> {
     let mut plan = spec.plan()?;
     plan.attempt = Some(attempt);
     let mut jail = client.jail(plan, nothing()?).await?;

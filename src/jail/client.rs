@@ -17,10 +17,12 @@ use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use turnjail_warden::step::Step;
 use turnjail_warden::wire::{
     Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Status,
 };
 
+use crate::plan::resource;
 use crate::{StartError, process};
 
 /// A running warden. Dropping it closes the connection, which ends the warden and with it every jail.
@@ -230,8 +232,18 @@ impl Connection {
         let Some(jails) = jails.as_mut() else { return };
         match response {
             Response::Started { id } => {
-                let Ok([pidfd, status]) = <[OwnedFd; 2]>::try_from(fds) else { return };
-                let started = Started { process: Process(pidfd), status };
+                let mut fds = fds.into_iter();
+                let process = fds.next().map(Process);
+                let (Some(process), Some(status)) = (process, fds.next()) else {
+                    // Cut off where this process has no room for them. What came is killed by its drop.
+                    let errno = rustix::io::Errno::MFILE.raw_os_error();
+                    let failure = Failure { step: Step::StatusPipe, index: 0, errno };
+                    if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
+                        let _ = waiting.send(Err(failure));
+                    }
+                    return;
+                };
+                let started = Started { process, status };
                 // When nobody waits any more, the jail is dropped here and so killed.
                 if let Some(waiting) = jails.get_mut(&id).and_then(|slot| slot.started.take()) {
                     let _ = waiting.send(Ok(started));
@@ -299,6 +311,7 @@ impl Connection {
 #[derive(Debug)]
 struct Objects {
     sources: Vec<String>,
+    limits: Vec<u32>,
     program: String,
 }
 
@@ -308,12 +321,12 @@ impl Objects {
         let sources = std::iter::once(&plan.root).chain(plan.binds.iter().map(|bind| &bind.source));
         Self {
             sources: sources.map(|source| name(&source.path)).collect(),
+            limits: plan.rlimits.iter().map(|&(number, _)| number).collect(),
             program: name(&plan.program),
         }
     }
 
     fn of_step(&self, failure: Failure) -> Option<String> {
-        use turnjail_warden::step::Step;
         match failure.step {
             Step::OpenSource
             | Step::SourceIdentity
@@ -321,6 +334,10 @@ impl Objects {
             | Step::TreeFlags
             | Step::AttachRoot
             | Step::AttachMount => self.sources.get(usize::from(failure.index)).cloned(),
+            Step::ResourceLimit => {
+                let number = *self.limits.get(usize::from(failure.index))?;
+                Some(resource::name(number).to_owned())
+            }
             Step::Exec => Some(self.program.clone()),
             _ => None,
         }

@@ -13,9 +13,9 @@ use turnjail_warden::step::Step;
 use turnjail_warden::wire::Facts;
 
 use crate::client::Client;
-use crate::driver::{JailOptions, Policy, check_capabilities, check_root};
+use crate::driver::{JailOptions, LANDLOCK_MINIMUM, Policy, check_capabilities, check_root};
 use crate::plan::JailSpec;
-use crate::{StartError, canary, host, run};
+use crate::{StartError, canary, host, receipt, run};
 
 /// The verdict on a building block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -119,7 +119,7 @@ pub async fn doctor(options: &JailOptions) -> Vec<Check> {
         "user namespace and warden",
         "a warden runs as PID 1 of its own namespaces",
     ));
-    checks.push(landlock(client.facts()).required(options.landlock));
+    checks.push(landlock(client.facts(), options));
     checks.push(executable_memory(client.facts()));
     checks.push(limits().required(options.limits));
     if let Some(image) = image {
@@ -195,20 +195,31 @@ fn image(options: &JailOptions) -> (Check, Option<Image>) {
     }
 }
 
-fn landlock(facts: &Facts) -> Check {
+/// Required is from ABI 3 on: below it the start fails.
+fn landlock(facts: &Facts, options: &JailOptions) -> Check {
+    let check = landlock_of(facts);
+    if facts.landlock_abi < LANDLOCK_MINIMUM { check.required(options.landlock) } else { check }
+}
+
+fn landlock_of(facts: &Facts) -> Check {
     let evidence = match facts.landlock_abi {
         0 => "landlock_create_ruleset: not available".to_owned(),
         abi => format!("ABI {abi}"),
     };
-    if facts.landlock_abi >= 3 {
+    let lacks = receipt::landlock_lacks(facts.landlock_abi);
+    if facts.landlock_abi > 0 && lacks.is_empty() {
         return Check::ok("landlock", evidence);
     }
+    let consequence = match facts.landlock_abi {
+        0 => "files are walled off by mounts and seccomp alone".to_owned(),
+        _ => format!("landlock does not mediate {}", lacks.join(", ")),
+    };
     Check::degraded(
         "landlock",
         "landlock",
         evidence,
-        "files are walled off by mounts and seccomp alone",
-        "use Linux 6.2 or newer and boot with landlock in the lsm= list",
+        &consequence,
+        "use Linux 6.12 or newer and boot with landlock in the lsm= list",
     )
 }
 

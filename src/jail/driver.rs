@@ -18,6 +18,9 @@ use crate::plan::JailSpec;
 use crate::run::{Ended, run};
 use crate::{StartError, canary, host, receipt};
 
+/// The ABI from which on a required landlock counts as there: it mediates truncation.
+pub(crate) const LANDLOCK_MINIMUM: u32 = 3;
+
 /// Landlock is applied wherever the kernel has it.
 const LANDLOCK: bool = true;
 
@@ -75,6 +78,7 @@ impl JailDriver {
         check_facts(&options, client.facts())?;
         let image = store.resolve(BUILTIN).map_err(image_error)?;
         canary::prove_walls(&client, &image).await?;
+        tell_what_is_in_force(client.facts());
         let client = Mutex::new(Arc::new(client));
         Ok(Self { store, client, restarting: tokio::sync::Mutex::new(()) })
     }
@@ -89,7 +93,7 @@ impl JailDriver {
     }
 
     /// A living warden: the one there is, or a new one in the place of a dead one.
-    async fn client(&self) -> Result<Arc<Client>, StartError> {
+    async fn client(&self) -> Result<Arc<Client>, DriverError> {
         let client = self.current();
         if client.alive() {
             return Ok(client);
@@ -101,7 +105,7 @@ impl JailDriver {
         }
         tracing::warn!("the warden has died; starting another");
         let fresh = Client::start().await?;
-        let image = self.store.resolve(BUILTIN).map_err(|_| StartError::WardenDied)?;
+        let image = self.store.resolve(BUILTIN).map_err(image_error)?;
         canary::prove_walls(&fresh, &image).await?;
         let client = Arc::new(fresh);
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&client);
@@ -158,7 +162,6 @@ fn check_groups(policy: Policy) -> Result<(), StartError> {
 }
 
 fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
-    const LANDLOCK_MINIMUM: u32 = 3;
     if options.landlock == Policy::Required && facts.landlock_abi < LANDLOCK_MINIMUM {
         return Err(StartError::policy(
             format!(
@@ -175,6 +178,22 @@ fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
         ));
     }
     Ok(())
+}
+
+/// Said once: every receipt says it again for its run.
+fn tell_what_is_in_force(facts: &Facts) {
+    let filter = &facts.sealed_filter;
+    tracing::info!(landlock_abi = facts.landlock_abi, filter, "jails are sealed");
+    match (facts.landlock_abi, receipt::landlock_lacks(facts.landlock_abi)) {
+        (0, _) => {
+            tracing::warn!("this kernel has no landlock: files are walled off by mounts alone")
+        }
+        (abi, lacks) if !lacks.is_empty() => {
+            tracing::warn!(abi, lacks = lacks.join(", "), "landlock does not mediate everything");
+        }
+        _ => {}
+    }
+    tracing::info!("limits are those of one process each: no cgroup is used");
 }
 
 #[async_trait]

@@ -8,7 +8,7 @@
 //! It never runs a worker with less isolation than its policies ask for.
 #![forbid(unsafe_code)]
 
-mod canary;
+pub mod canary;
 pub mod client;
 pub mod doctor;
 mod driver;

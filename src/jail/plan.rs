@@ -15,13 +15,13 @@ use crate::{StartError, interpreter};
 
 /// PATH where an image sets none, as Docker has it.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const MIB: u64 = 1024 * 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
 /// Size and inodes of /tmp. No limit of a process counts tmpfs pages, so it is small.
-const TMP_BYTES: u64 = 64 * MIB;
+pub(crate) const TMP_BYTES: u64 = 64 * MIB;
 const TMP_INODES: u64 = 16_384;
 /// The largest file that a worker can write: the default of `workspace_max_mb`.
-const FILE_BYTES: u64 = 1024 * MIB;
-const OPEN_FILES: u64 = 256;
+pub(crate) const FILE_BYTES: u64 = 1024 * MIB;
+pub(crate) const OPEN_FILES: u64 = 256;
 /// Jails give way to the host's own processes.
 const NICE: i32 = 10;
 
@@ -202,7 +202,25 @@ fn rlimits(limits: &Limits, sealed: bool) -> Vec<(u32, u64)> {
 }
 
 /// The numbers of resource limits, the same on x86_64 and aarch64 (include/uapi/asm-generic/resource.h).
-mod resource {
+pub(crate) mod resource {
+    /// The name of the limit with this number.
+    pub(crate) fn name(number: u32) -> &'static str {
+        match number {
+            CPU => "RLIMIT_CPU",
+            FSIZE => "RLIMIT_FSIZE",
+            STACK => "RLIMIT_STACK",
+            NPROC => "RLIMIT_NPROC",
+            NOFILE => "RLIMIT_NOFILE",
+            MEMLOCK => "RLIMIT_MEMLOCK",
+            AS => "RLIMIT_AS",
+            SIGPENDING => "RLIMIT_SIGPENDING",
+            MSGQUEUE => "RLIMIT_MSGQUEUE",
+            NICE => "RLIMIT_NICE",
+            RTPRIO => "RLIMIT_RTPRIO",
+            _ => "a limit",
+        }
+    }
+
     pub(super) const CPU: u32 = 0;
     pub(super) const FSIZE: u32 = 1;
     pub(super) const STACK: u32 = 3;

@@ -1,8 +1,7 @@
 //! Starting the warden's program.
 //!
-//! It is executed from a sealed memfd (or, where the kernel forbids executing those, from a private
-//! file), with an empty environment and nothing but its end of the socket: no secret of this process
-//! can reach it.
+//! It is executed from a sealed memfd, with an empty environment and nothing but its end of the socket:
+//! no secret of this process can reach it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -26,7 +25,11 @@ pub(crate) fn start() -> Result<OwnedFd, StartError> {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| StartError::host("make a socket pair", e))?;
     rustix::io::ioctl_fionbio(&ours, true).map_err(|e| StartError::host("set up a socket", e))?;
-    let program = program().map_err(|e| StartError::host("copy the warden into memory", e))?;
+    let program = program().map_err(|e| match e {
+        // vm.memfd_noexec forbids executable ones.
+        Errno::ACCESS | Errno::PERM => StartError::Execute(e),
+        other => StartError::host("copy the warden into memory", other),
+    })?;
     let mut keeper = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .env_clear()
         .stdin(Stdio::from(theirs))

@@ -2,10 +2,11 @@
 
 use turnjail_driver::{ContainerSpec, Limit, Receipt, Usage, Wall, WallState};
 use turnjail_images::Image;
+use turnjail_protocol::limits::{STDERR_BYTES, STDOUT_BYTES};
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Facts, Failure};
 
-use crate::plan::cpu_seconds;
+use crate::plan::{FILE_BYTES, MIB, OPEN_FILES, TMP_BYTES, cpu_seconds};
 use crate::run::Ended;
 
 /// The walls of the sealed profile. A jail in which one of the enforced ones could not be built was
@@ -48,13 +49,33 @@ fn landlock_wall(facts: &Facts, landlock: bool) -> Wall {
     match facts.landlock_abi {
         _ if !landlock => absent("landlock is switched off by the operator"),
         0 => absent("the kernel has no landlock, or it is switched off at boot"),
-        abi @ 1..3 => Wall {
-            name,
-            state: WallState::Degraded,
-            by: format!("landlock ABI {abi}: truncation is not mediated"),
+        abi => match landlock_lacks(abi) {
+            lacks if lacks.is_empty() => {
+                Wall { name, state: WallState::Enforced, by: format!("landlock ABI {abi}") }
+            }
+            lacks => Wall {
+                name,
+                state: WallState::Degraded,
+                by: format!("landlock ABI {abi}, without {}", lacks.join(", ")),
+            },
         },
-        abi => Wall { name, state: WallState::Enforced, by: format!("landlock ABI {abi}") },
     }
+}
+
+/// What landlock does not mediate yet at this ABI, of what turnjail uses (landlock(7)). The network
+/// namespace, the absence of devices and the pid namespace stand before these.
+pub(crate) fn landlock_lacks(abi: u32) -> Vec<&'static str> {
+    [
+        (2, "renames between directories (they fail)"),
+        (3, "truncation"),
+        (4, "TCP"),
+        (5, "device ioctls"),
+        (6, "signals and abstract sockets"),
+    ]
+    .into_iter()
+    .filter(|&(since, _)| abi < since)
+    .map(|(_, what)| what)
+    .collect()
 }
 
 /// Every limit asked for and what enforces it. Without a delegated cgroup these are per process.
@@ -68,10 +89,11 @@ pub(crate) fn limits(spec: &ContainerSpec) -> Vec<Limit> {
         limit("cpu time", format!("{} s", cpu_seconds(asked)), Some("RLIMIT_CPU")),
         limit("cpu share", asked.cpus.to_string(), None),
         limit("wall time", format!("{} ms", asked.time_ms), Some("the runtime's deadline")),
-        limit("/tmp", "64 MiB".to_owned(), Some("tmpfs size and inodes")),
-        limit("file size", "1024 MiB".to_owned(), Some("RLIMIT_FSIZE")),
-        limit("open files", "256".to_owned(), Some("RLIMIT_NOFILE")),
-        limit("output", "2 MiB".to_owned(), Some("the host's reader")),
+        limit("/tmp", format!("{} MiB", TMP_BYTES / MIB), Some("tmpfs size and inodes")),
+        limit("file size", format!("{} MiB", FILE_BYTES / MIB), Some("RLIMIT_FSIZE")),
+        limit("open files", OPEN_FILES.to_string(), Some("RLIMIT_NOFILE")),
+        limit("output", format!("{STDOUT_BYTES} bytes"), Some("the host's reader")),
+        limit("errors", format!("{STDERR_BYTES} bytes"), Some("the host's reader")),
     ]
 }
 

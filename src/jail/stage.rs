@@ -84,7 +84,7 @@ pub fn advice(failure: Failure) -> Advice {
         Step::Landlock => Advice::new(
             "landlock-failed",
             "the kernel has landlock but refuses this ruleset",
-            "report this with the output of turnjail doctor, or set landlock = \"best-effort\"",
+            "report this with the output of turnjail doctor",
         ),
         Step::Seccomp => Advice::new(
             "seccomp",
@@ -100,6 +100,11 @@ pub fn advice(failure: Failure) -> Advice {
             "namespace-limits",
             "/proc/sys is read-only, so the limits of namespaces cannot be lowered",
             "none needed: the seccomp filter forbids namespaces as well",
+        ),
+        Step::ResourceLimit | Step::Nice => Advice::new(
+            "resource-limit",
+            "a sandbox around turnjail forbids lowering its own limits",
+            "start turnjail outside that sandbox",
         ),
         _ => general(errno),
     }
@@ -153,7 +158,7 @@ fn namespaces(errno: Errno) -> Advice {
         Errno::INVAL | Errno::NOSYS => Advice::new(
             "no-userns",
             "this kernel cannot create all namespaces",
-            "use Linux 5.10 or newer with CONFIG_USER_NS (WSL needs version 2)",
+            "use Linux 5.12 or newer with CONFIG_USER_NS (WSL needs version 2)",
         ),
         Errno::AGAIN => Advice::new(
             "process-limit",

@@ -142,6 +142,7 @@ pub fn host(part: &str) -> ExitCode {
             ExitCode::FAILURE
         }
         "count" => count(),
+        "tight" => tight(),
         _ => ExitCode::from(2),
     }
 }
@@ -239,6 +240,32 @@ fn count() -> ExitCode {
         assert_eq!(ended.expect("a jail").reason, ExitReason::Cancelled);
     });
     ExitCode::SUCCESS
+}
+
+/// A host with a smaller hard limit and a higher nice value than a jail's own.
+pub fn tighter_limits() {
+    let home = private_dir();
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 1000; ulimit -i 32; exec nice -n 15 \"$@\"", "sh"])
+        .arg(program)
+        .args([AS_HOST, "tight"])
+        .env("TMPDIR", home.path())
+        .output()
+        .expect("a host");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn tight() -> ExitCode {
+    let bench = Bench::new();
+    let ended = bench.run(&bench.spec_for(Profile::Sealed, &[json!(["exit", 0])]), b"");
+    match ended {
+        Ok(ended) if ended.reason == ExitReason::Ok => ExitCode::SUCCESS,
+        other => {
+            eprintln!("{other:?}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub fn at_once() {

@@ -8,7 +8,7 @@ mod verdicts;
 
 use std::process::ExitCode;
 
-use turnjail_tests::{Test, harness};
+use turnjail_tests::{Fact, Test, harness};
 
 fn main() -> ExitCode {
     // This program again, as a host of its own for a test that needs one.
@@ -38,7 +38,13 @@ fn main() -> ExitCode {
         Test::new("jails_at_once_all_end", lifecycle::at_once),
         Test::new("no_mount_of_a_jail_reaches_the_host", lifecycle::no_mounts),
         Test::new("doctor_finds_every_wall_standing", verdicts::doctor),
-        Test::new("the_canary_sees_a_missing_wall", verdicts::canary),
+        Test::new("the_canary_judges_answers", verdicts::canary),
+        Test::with(
+            "the_canary_sees_a_missing_wall",
+            &[Fact::Jail, Fact::Landlock],
+            verdicts::breach,
+        ),
+        Test::new("tighter_limits_of_the_host_are_kept", lifecycle::tighter_limits),
         Test::new("required_policies_stop_the_start", verdicts::policies),
         Test::new("the_receipt_says_what_is_in_force", verdicts::receipt),
     ])

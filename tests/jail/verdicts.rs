@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ContainerDriver as _, ContainerSpec, DriverError, Limits, WallState};
 use turnjail_jail::doctor::State;
@@ -39,11 +38,25 @@ pub fn canary() {
         assert!(!attempt.refused(Status::Code(EINVAL), true), "{attempt:?}");
         assert!(!attempt.refused(Status::Code(0), true), "{attempt:?}");
         assert!(!attempt.refused(Status::Signal(SIGSEGV), true), "{attempt:?}");
-        assert!(attempt.refused(Status::Signal(31), true), "{attempt:?}");
+        let by_filter = [Attempt::Socket, Attempt::Unshare, Attempt::Mount, Attempt::Trace];
+        let killed = attempt.refused(Status::Signal(31), true);
+        assert_eq!(killed, by_filter.contains(&attempt), "{attempt:?}");
     }
-    // And live: the same acts by a plain program outside succeed where they can.
-    let control = Bench::new().outside(&[json!(["list", "/"])]);
-    assert!(control.worked(), "{control:?}");
+}
+
+/// A jail whose landlock is switched off is found out.
+pub fn breach() {
+    let bench = Bench::new();
+    let mut spec = bench.spec(Profile::Sealed, &[]);
+    let prove = |spec: &turnjail_jail::JailSpec| {
+        let proof = turnjail_jail::canary::prove(bench.client(), spec, Attempt::ListRoot);
+        bench.runtime().block_on(proof)
+    };
+    prove(&spec).expect("with landlock the root cannot be listed");
+    spec.landlock = false;
+    let error = prove(&spec).expect_err("without it the root can be");
+    assert_eq!(error.code(), "breach", "{error}");
+    assert!(error.to_string().contains("landlock"), "{error}");
 }
 
 pub fn policies() {

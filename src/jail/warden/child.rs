@@ -195,9 +195,9 @@ fn working_dir(jail: &Prepared) -> nix::Result<()> {
 
 fn limits(jail: &Prepared) -> Done {
     for (&(resource, value), index) in jail.plan.rlimits.iter().zip(0..) {
-        sys::set_limit(resource, value).map_err(fail_at(Step::ResourceLimit, index))?;
+        sys::lower_limit(resource, value).map_err(fail_at(Step::ResourceLimit, index))?;
     }
-    sys::set_nice(jail.plan.nice).map_err(fail(Step::Nice))?;
+    sys::raise_nice(jail.plan.nice).map_err(fail(Step::Nice))?;
     umask(Mode::from_bits_truncate(jail.plan.umask));
     Ok(())
 }

@@ -85,9 +85,10 @@ fn places(profile: Profile) -> Vec<(&'static CStr, BitFlags<AccessFs>)> {
     let files = make_bitflags!(AccessFs::{
         ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
     });
-    // Syncing a directory needs it open, hence ReadDir. No directories, links or moves in /channel.
+    // Syncing a directory needs it open, hence ReadDir. A directory that stands where the worker stages a
+    // file is renamed aside, hence the rights on directories. No moves into or out of others.
     let state = make_bitflags!(AccessFs::{
-        ReadFile | ReadDir | WriteFile | Truncate | MakeReg | RemoveFile | RemoveDir
+        ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir
     });
     let broker = make_bitflags!(AccessFs::{ResolveUnix});
     let sealed =

@@ -115,7 +115,8 @@ impl<'a> Warden<'a> {
     /// Starts a jail, or tells the host why not.
     fn start(&mut self, plan: &Plan, stdio: Vec<OwnedFd>) -> nix::Result<()> {
         let started = <[OwnedFd; 3]>::try_from(stdio)
-            .map_err(|_| failure(Step::Stdio)(Errno::EBADF))
+            // Cut off where this process has no room for them.
+            .map_err(|_| failure(Step::Stdio)(Errno::EMFILE))
             .and_then(|stdio| self.clone_jail(plan, &stdio));
         match started {
             Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[]),

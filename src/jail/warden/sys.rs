@@ -234,8 +234,13 @@ pub fn can_deny_executable_memory() -> bool {
     prctl(PR_GET_MDWE, [0, 0, 0, 0]).is_ok()
 }
 
-/// Sets the soft and the hard value of a resource limit, by its number.
-pub fn set_limit(resource: u32, value: u64) -> Result<()> {
+/// Lowers the soft and the hard value of a resource limit, by its number; one that is lower stays.
+pub fn lower_limit(resource: u32, value: u64) -> Result<()> {
+    let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let none = std::ptr::null::<libc::rlimit64>();
+    // SAFETY: the kernel writes the old value to a live struct and is given no new one.
+    check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, none, &raw mut old) })?;
+    let value = value.min(old.rlim_max);
     let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
     let none = std::ptr::null_mut::<libc::rlimit64>();
     // SAFETY: `limit` lives across the call; no old value is asked for.
@@ -243,8 +248,12 @@ pub fn set_limit(resource: u32, value: u64) -> Result<()> {
         .map(drop)
 }
 
-/// setpriority(2) of this process.
-pub fn set_nice(value: c_int) -> Result<()> {
+/// Raises the nice value of this process; one that is higher stays.
+pub fn raise_nice(value: c_int) -> Result<()> {
+    // SAFETY: takes integers only. The raw call answers 20 minus the nice value, so never -1 but for an
+    // error.
+    let priority = check(unsafe { libc::syscall(libc::SYS_getpriority, 0, 0) })? as c_int;
+    let value = value.max(20 - priority);
     // SAFETY: takes integers only. The raw call's first argument is PRIO_PROCESS, 0.
     check(unsafe { libc::syscall(libc::SYS_setpriority, 0, 0, value) }).map(drop)
 }

@@ -113,7 +113,10 @@ pub const GLIBC: &[Rule] = &[
 
 /// What no trace shows, with the reason why it is here all the same.
 pub const RESERVED: &[Rule] = &[
-    Rule::allow(call::MUNMAP, "an allocator that gives memory back; the worker's keeps what it has"),
+    Rule::allow(
+        call::MUNMAP,
+        "an allocator that gives memory back; the worker's keeps what it has",
+    ),
     Rule::allow(call::MREMAP, "the same for one that moves what grows"),
     Rule::allow_if(
         call::MADVISE,

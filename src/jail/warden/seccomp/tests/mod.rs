@@ -3,6 +3,7 @@
 
 mod compiler;
 mod general;
+mod init;
 mod interpreter;
 mod numbers;
 mod sealed;
