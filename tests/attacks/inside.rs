@@ -14,6 +14,7 @@ use crate::support::{HERE, PROFILES, Process, held};
 
 pub const TESTS: &[Test] = &[
     Test::new("the_program_is_nobody_special", identity),
+    Test::new("the_init_of_a_general_jail_is_nobody_special_either", init),
     Test::new("every_namespace_is_its_own", namespaces),
     Test::new("only_the_jails_mounts_are_there", mounts),
     Test::new("the_network_is_empty", network),
@@ -61,6 +62,20 @@ fn identity_of(profile: Profile) {
     let host = names[65..].split(|&byte| byte == 0).next();
     assert_eq!(host, Some(b"sandbox".as_slice()));
     assert_eq!(report.list(1)[0], "/worker");
+}
+
+fn init() {
+    let bench = Bench::new();
+    let (status, _) = held(&bench, Profile::General, &[], |process| {
+        let init = &process.status()["PPid"];
+        Process { dir: std::path::Path::new("/proc").join(init) }.status()
+    });
+    assert!(status["NSpid"].ends_with("\t1"), "{}", status["NSpid"]);
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(status[set], "0000000000000000", "{set}");
+    }
+    assert_eq!((status["NoNewPrivs"].as_str(), status["Seccomp"].as_str()), ("1", "2"));
+    assert_eq!(status["Threads"], "1");
 }
 
 fn namespaces() {
