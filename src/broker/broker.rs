@@ -12,7 +12,6 @@ use crate::error::{ListenError, SetupError};
 use crate::handler::TurnState;
 use crate::listener;
 use crate::policy::Policy;
-use crate::secrets::PatternCache;
 use crate::settings::BrokerSettings;
 use crate::turn::{CallSummary, TurnContext};
 use crate::upstream::Upstream;
@@ -21,7 +20,6 @@ use crate::upstream::Upstream;
 pub(crate) struct Shared {
     pub policy: Policy,
     pub upstream: Upstream,
-    pub patterns: PatternCache,
 }
 
 /// The broker of a runtime: policy checked once, upstream connections shared by all turns. Cheap to clone.
@@ -42,8 +40,7 @@ impl Broker {
         for server in &mut policy.servers {
             server.pin(&upstream).await?;
         }
-        let patterns = PatternCache::default();
-        Ok(Self { shared: Arc::new(Shared { policy, upstream, patterns }) })
+        Ok(Self { shared: Arc::new(Shared { policy, upstream }) })
     }
 
     /// The host tools as the worker is told about them.

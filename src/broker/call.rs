@@ -81,8 +81,7 @@ impl Call<'_> {
         headers: &mut HeaderMap,
     ) -> Result<(), Failure> {
         if let Some(slot) = slot {
-            let secret = slot.get(self.asker()).await?;
-            self.turn.secrets.add(&secret, &self.turn.shared.patterns);
+            let secret = self.turn.secrets.ask(slot, self.asker()).await?;
             headers.insert(slot.header().clone(), slot.header_value(&secret)?);
         }
         Ok(())

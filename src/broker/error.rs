@@ -17,14 +17,14 @@ pub enum SetupError {
         problem: String,
     },
     /// A file that a setting names cannot be used.
-    #[error("{setting}: cannot read {}: {source}", path.display())]
+    #[error("{setting}: cannot read {}: {error}", path.display())]
     File {
         /// The setting.
         setting: String,
         /// The file.
         path: PathBuf,
         /// The system's answer.
-        source: io::Error,
+        error: io::Error,
     },
     /// An MCP server does not answer as it must at start-up.
     #[error("MCP server {server}: {problem}")]
@@ -68,11 +68,11 @@ impl SetupError {
 
 /// Why a turn's broker cannot listen.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on the broker socket {}: {step}: {source}", path.display())]
+#[error("cannot listen on the broker socket {}: {step}: {error}", path.display())]
 pub struct ListenError {
     pub(crate) path: PathBuf,
     pub(crate) step: &'static str,
-    pub(crate) source: io::Error,
+    pub(crate) error: io::Error,
 }
 
 impl ListenError {
@@ -83,7 +83,7 @@ impl ListenError {
 
     /// One line saying what to do, when something can be done.
     pub fn remedy(&self) -> Option<&str> {
-        match self.source.raw_os_error() {
+        match self.error.raw_os_error() {
             Some(libc_code) if libc_code == nix::libc::EMFILE || libc_code == nix::libc::ENFILE => {
                 Some("raise the limit of open files, or run fewer turns at once")
             }

@@ -19,7 +19,7 @@ use crate::ledger::{Entry, Ledger};
 use crate::model;
 use crate::rules::{self, Refusal, RequestHead, Route};
 use crate::secrets::TurnSecrets;
-use crate::turn::TurnContext;
+use crate::turn::{TokenUsage, TurnContext};
 use crate::upstream::RetryOn;
 
 /// What a call may take beyond an upstream's own time: for reading its body and handing things over.
@@ -159,6 +159,7 @@ impl TurnState {
         let answer = call
             .post(&policy.endpoint, headers, &request, RetryOn::Passing, &mut entry.retries)
             .await?;
+        entry.tokens = TokenUsage::of_answer(&answer);
         self.release(&answer).await
     }
 
@@ -196,7 +197,7 @@ impl TurnState {
     /// Lets an answer out to the guest, unless it is too large or holds a credential.
     async fn release(&self, answer: &Value) -> Result<Bytes, Failure> {
         let shared = &self.shared;
-        self.secrets.complete(&shared.policy.slots(), self.asker(), &shared.patterns).await;
+        self.secrets.complete(&shared.policy.slots(), self.asker()).await;
         if self.secrets.are_in(answer) {
             return Err(Failure::failed(CallOutcome::Reflected, "the answer holds a credential"));
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::events::{CallOutcome, CallRoute, EventKind, EventSender};
 use crate::rules::Refusal;
-use crate::turn::CallSummary;
+use crate::turn::{CallRecord, CallSummary, TokenUsage};
 
 /// The account.
 pub(crate) struct Ledger {
@@ -43,6 +43,7 @@ impl Ledger {
             request_bytes: 0,
             answer_bytes: 0,
             retries: 0,
+            tokens: None,
             outcome: CallOutcome::Cancelled,
         })
     }
@@ -66,6 +67,7 @@ pub(crate) struct Entry<'a> {
     pub request_bytes: usize,
     pub answer_bytes: usize,
     pub retries: u32,
+    pub tokens: Option<TokenUsage>,
     pub outcome: CallOutcome,
 }
 
@@ -84,6 +86,7 @@ impl Entry<'_> {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         self.tell_started();
+        let took = self.started.elapsed();
         {
             let mut state = self.ledger.state();
             state.busy = false;
@@ -92,12 +95,23 @@ impl Drop for Entry<'_> {
             summary.failed += u32::from(self.outcome != CallOutcome::Ok);
             summary.request_bytes += self.request_bytes as u64;
             summary.answer_bytes += self.answer_bytes as u64;
+            if let Some(tokens) = self.tokens {
+                summary.tokens = Some(summary.tokens.unwrap_or_default().plus(tokens));
+            }
+            summary.ended.push(CallRecord {
+                route: self.route.clone(),
+                outcome: self.outcome,
+                took,
+                request_bytes: self.request_bytes,
+                answer_bytes: self.answer_bytes,
+                retries: self.retries,
+            });
         }
         self.ledger.events.emit(EventKind::CallEnded {
             call: self.call,
             route: self.route.clone(),
             outcome: self.outcome,
-            took: self.started.elapsed(),
+            took,
             request_bytes: self.request_bytes,
             answer_bytes: self.answer_bytes,
             retries: self.retries,

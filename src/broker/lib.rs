@@ -41,7 +41,7 @@ pub use settings::{BrokerSettings, CredentialHeader, OutputLimitField};
 pub use tools::{
     CallbackTarget, CallbackTool, CommandTool, HostTool, Tool, ToolContext, ToolError,
 };
-pub use turn::{CallSummary, Principal, TurnContext};
+pub use turn::{CallRecord, CallSummary, Principal, TokenUsage, TurnContext};
 
 #[cfg(test)]
 #[path = "tests/support/wire.rs"]

@@ -45,7 +45,7 @@ impl Drop for SocketFile {
 /// Makes a socket that nobody but the host's user may connect to, from its first moment on.
 pub(crate) fn bind(path: &Path) -> Result<Bound, ListenError> {
     let failed =
-        |step, errno: nix::Error| ListenError { path: path.to_owned(), step, source: errno.into() };
+        |step, errno: nix::Error| ListenError { path: path.to_owned(), step, error: errno.into() };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)
         .map_err(|errno| failed("socket", errno))?;
@@ -56,10 +56,10 @@ pub(crate) fn bind(path: &Path) -> Result<Bound, ListenError> {
     let file = SocketFile(path.to_owned());
     let backlog = Backlog::new(BACKLOG).map_err(|errno| failed("listen", errno))?;
     listen(&socket, backlog).map_err(|errno| failed("listen", errno))?;
-    let listener = UnixListener::from_std(socket.into()).map_err(|source| ListenError {
+    let listener = UnixListener::from_std(socket.into()).map_err(|error| ListenError {
         path: path.to_owned(),
         step: "register",
-        source,
+        error,
     })?;
     Ok(Bound { listener, _file: file })
 }

@@ -33,10 +33,10 @@ pub(crate) struct Program<'a> {
 /// Why a program gave no output.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
-    #[error("cannot start {program}: {source}")]
-    Start { program: String, source: io::Error },
-    #[error("{program}: {source}")]
-    Io { program: String, source: io::Error },
+    #[error("cannot start {program}: {error}")]
+    Start { program: String, error: io::Error },
+    #[error("{program}: {error}")]
+    Io { program: String, error: io::Error },
     #[error("{program} ended with {status}")]
     Failed { program: String, status: ExitStatus },
     #[error("{program} printed more than {limit} bytes")]
@@ -93,7 +93,7 @@ pub(crate) async fn run(program: Program<'_>) -> Result<String, ProgramError> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child =
-        command.spawn().map_err(|source| ProgramError::Start { program: name.clone(), source })?;
+        command.spawn().map_err(|error| ProgramError::Start { program: name.clone(), error })?;
     let group = GroupGuard::new(&child);
     let ended = tokio::time::timeout(
         program.timeout,
@@ -103,7 +103,7 @@ pub(crate) async fn run(program: Program<'_>) -> Result<String, ProgramError> {
     drop(group);
     let (status, output, complaint) = match ended {
         Ok(Ok(ended)) => ended,
-        Ok(Err(source)) => return Err(ProgramError::Io { program: name, source }),
+        Ok(Err(error)) => return Err(ProgramError::Io { program: name, error }),
         Err(_) => {
             return Err(ProgramError::Timeout { program: name, timeout: program.timeout });
         }

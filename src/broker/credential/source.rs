@@ -49,10 +49,10 @@ impl Source {
             }
             Credential::File(path) => {
                 let file = SecretFile::new(path.clone());
-                let secret = file.read().map_err(|source| SetupError::File {
+                let secret = file.read().map_err(|error| SetupError::File {
                     setting: setting.to_owned(),
                     path: path.clone(),
-                    source,
+                    error,
                 })?;
                 if secret.expose().is_empty() {
                     return Err(SetupError::setting(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
-use turnjail_protocol::ToolSpec;
+use turnjail_protocol::{ToolSpec, valid_tool_name};
 
 use super::callback::Callback;
 use super::{CommandTool, HostTool, Tool, ToolError};
@@ -95,6 +95,10 @@ pub(crate) fn check_spec(setting: &str, spec: &ToolSpec) -> Result<(), SetupErro
             setting,
             format!("has parameters with `{keyword}`, which may only refer to `#...` inside them"),
         ));
+    }
+    // A bad name is told apart, by its list.
+    if valid_tool_name(&spec.name) && !spec.is_valid() {
+        return Err(SetupError::setting(setting, "has parameters that are nested too deep"));
     }
     Ok(())
 }

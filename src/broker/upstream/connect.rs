@@ -82,7 +82,7 @@ impl Service<Uri> for Dial {
     fn call(&mut self, destination: Uri) -> Self::Future {
         match &mut self.proxy {
             Some(tunnel) if !is_loopback(&destination) => {
-                let connecting = tunnel.call(destination);
+                let connecting = tunnel.call(with_port(destination));
                 Box::pin(async move { Ok(connecting.await?) })
             }
             _ => {
@@ -91,6 +91,16 @@ impl Service<Uri> for Dial {
             }
         }
     }
+}
+
+/// Names the port of a plain URL, for which the tunnel would take the one of HTTPS.
+fn with_port(uri: Uri) -> Uri {
+    let (Some("http"), Some(host), None) = (uri.scheme_str(), uri.host(), uri.port()) else {
+        return uri;
+    };
+    let named =
+        Uri::builder().scheme("http").authority(format!("{host}:80")).path_and_query("/").build();
+    named.unwrap_or(uri)
 }
 
 fn check_proxy(url: &str) -> Result<Uri, SetupError> {

@@ -45,7 +45,9 @@ impl Attempts {
             let Some(wait) = wait_before_retry(&error, self.retry_on, *retried) else {
                 return Err(error);
             };
-            if *retried >= self.retries || Instant::now() + wait >= self.deadline {
+            // An upstream may name any wait, so the sum may be no time at all.
+            let fits = Instant::now().checked_add(wait).is_some_and(|then| then < self.deadline);
+            if *retried >= self.retries || !fits {
                 return Err(error);
             }
             tracing::debug!(%error, wait_ms = wait.as_millis() as u64, "asking again");

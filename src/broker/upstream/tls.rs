@@ -49,10 +49,10 @@ fn add_platform(roots: &mut RootCertStore) {
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), SetupError> {
-    let unreadable = |source: io::Error| SetupError::File {
+    let unreadable = |error: io::Error| SetupError::File {
         setting: "ca_file".to_owned(),
         path: path.to_owned(),
-        source,
+        error,
     };
     let pem = std::fs::read(path).map_err(unreadable)?;
     let mut added = 0;

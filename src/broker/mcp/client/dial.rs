@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rmcp::service::RunningService;
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt};
 
@@ -17,6 +18,9 @@ use crate::upstream::{Endpoint, Upstream, chain};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// How often an answer that broke off is gone on with.
+const RESUMES: usize = 3;
 
 /// A server's address.
 pub(in crate::mcp) enum Dialer {
@@ -53,6 +57,9 @@ impl Dialer {
                 };
                 let mut config =
                     StreamableHttpClientTransportConfig::with_uri(endpoint.uri().to_string());
+                let mut resume = ExponentialBackoff::default();
+                resume.max_times = Some(RESUMES);
+                config.retry_config = Arc::new(resume);
                 config.max_sse_event_size = MAX_MESSAGE;
                 config.max_json_response_size = MAX_MESSAGE;
                 let transport = StreamableHttpClientTransport::with_client(client, config);

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use turnjail_protocol::text;
 
 use super::{MAX_MESSAGE, wire};
+use crate::credential::{CredentialError, Secret, Slot};
 use crate::upstream::{self, Attempts, Endpoint, RetryOn, Upstream, UpstreamError};
 
 /// Bytes of one answer that comes as a stream of events, progress included.
@@ -34,6 +35,12 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// A call's own credential, carried by its request. It never reaches the wire but as a header.
 #[derive(Debug, Clone)]
 pub(super) struct Authorization(pub HeaderName, pub HeaderValue);
+
+impl Authorization {
+    pub fn new(slot: &Slot, secret: &Secret) -> Result<Self, CredentialError> {
+        Ok(Self(slot.header().clone(), slot.header_value(secret)?))
+    }
+}
 
 /// The client of one session.
 #[derive(Clone)]

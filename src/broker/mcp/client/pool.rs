@@ -66,10 +66,14 @@ impl Pool {
         list: bool,
     ) -> Result<Vec<Offer>, String> {
         let nobody = Principal::default();
-        let authorization = authorize(credential, CredentialRequest::at_start(&nobody))
-            .await
-            .map_err(|error| error.to_string())?
-            .map(|(_, authorization)| authorization);
+        let authorization = match credential {
+            Some(slot) => {
+                let secret = slot.get(CredentialRequest::at_start(&nobody)).await;
+                let secret = secret.map_err(|error| error.to_string())?;
+                Some(Authorization::new(slot, &secret).map_err(|error| error.to_string())?)
+            }
+            None => None,
+        };
         let session = self.dialer.dial(upstream, authorization).await?;
         let offers = if list { session.list_tools().await? } else { Vec::new() };
         match self.scope {
@@ -92,10 +96,10 @@ impl Pool {
         credential: Option<&Slot>,
         call: &Call<'_>,
     ) -> Result<Value, Failure> {
-        let authorization = match authorize(credential, call.asker()).await? {
-            Some((secret, authorization)) => {
-                call.turn.secrets.add(&secret, &call.turn.shared.patterns);
-                Some(authorization)
+        let authorization = match credential {
+            Some(slot) => {
+                let secret = call.turn.secrets.ask(slot, call.asker()).await?;
+                Some(Authorization::new(slot, &secret)?)
             }
             None => None,
         };
@@ -223,17 +227,6 @@ async fn sweep(pool: Weak<Pool>) {
             drop(ended);
         }
     }
-}
-
-/// Asks for a credential and puts it into a header.
-async fn authorize(
-    credential: Option<&Slot>,
-    request: CredentialRequest<'_>,
-) -> Result<Option<(crate::Secret, Authorization)>, crate::CredentialError> {
-    let Some(slot) = credential else { return Ok(None) };
-    let secret = slot.get(request).await?;
-    let authorization = Authorization(slot.header().clone(), slot.header_value(&secret)?);
-    Ok(Some((secret, authorization)))
 }
 
 impl From<CallFault> for Failure {
