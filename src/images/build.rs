@@ -8,9 +8,12 @@ use std::{env, fs};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use turnjail_protocol::{
+    BROKER_DIR, CHANNEL_PATH, PROFILE_LABEL, PROTOCOL_LABEL, SANDBOX_PROTOCOL, WORKSPACE_PATH,
+};
 
 /// Directories that a jail mounts over; the root itself is read-only by then.
-const MOUNT_POINTS: [&str; 6] = ["broker", "channel", "dev", "proc", "tmp", "workspace"];
+const MOUNT_POINTS: [&str; 6] = [BROKER_DIR, CHANNEL_PATH, "/dev", "/proc", "/tmp", WORKSPACE_PATH];
 
 fn main() {
     let worker = turnjail_build::build("turnjail-worker", &["worker", "src/protocol"]);
@@ -30,6 +33,7 @@ fn layer(worker: &[u8]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for name in MOUNT_POINTS {
         let mut header = header(tar::EntryType::Directory, 0o755, 0);
+        let name = name.trim_start_matches('/');
         tar.append_data(&mut header, format!("{name}/"), &[][..]).expect("a directory entry");
     }
     let mut header = header(tar::EntryType::Regular, 0o555, worker.len() as u64);
@@ -61,8 +65,8 @@ fn config(layer: &[u8]) -> Vec<u8> {
             "Entrypoint": ["/worker"],
             "WorkingDir": "/",
             "Labels": {
-                "roundtable.sandbox.profile": "sealed",
-                "roundtable.sandbox.protocol": "2",
+                PROFILE_LABEL: "sealed",
+                PROTOCOL_LABEL: SANDBOX_PROTOCOL.to_string(),
             },
         },
         "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},

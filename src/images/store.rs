@@ -10,6 +10,9 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use crate::builtin;
 use crate::{ImageConfig, ImageError};
 
+/// The age from which on something in staging is a dead process's.
+const LEFT_OVER: std::time::Duration = std::time::Duration::from_secs(60 * 60);
+
 /// An image that a turn can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
@@ -59,7 +62,21 @@ impl ImageStore {
             let what = "is on a file system mounted noexec".to_owned();
             return Err(refuse(what, "name a store directory on a file system that allows exec"));
         }
-        Ok(Self { dir, builtin: Mutex::new(None) })
+        let store = Self { dir, builtin: Mutex::new(None) };
+        store.sweep();
+        Ok(store)
+    }
+
+    /// Removes what a process that died while publishing has left. Best effort: what another process is
+    /// just writing is younger, and what cannot be removed only takes room.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(self.dir.join("staging")) else { return };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let age = fs::symlink_metadata(&path).and_then(|found| found.modified());
+            if age.is_ok_and(|then| then.elapsed().is_ok_and(|age| age > LEFT_OVER)) {
+                let _ = remove(&path);
+            }
+        }
     }
 
     /// Finds the image that `reference` names. Never pulls; the built-in image is written on first use.
@@ -103,7 +120,9 @@ impl ImageStore {
         fs::create_dir(&staging).map_err(ImageError::io("create", &staging))?;
         let written = builtin::unpack(&staging).and_then(|()| {
             seal(&staging)?;
-            fs::rename(&staging, rootfs).map_err(ImageError::io("publish", rootfs))
+            sync(&staging)?;
+            fs::rename(&staging, rootfs).map_err(ImageError::io("publish", rootfs))?;
+            sync(&self.directory("roots")?)
         });
         if written.is_err() {
             let _ = remove(&staging);
@@ -131,6 +150,11 @@ fn unused(dir: &Path) -> Result<PathBuf, ImageError> {
     let random = getrandom::u64()
         .map_err(|e| ImageError::io("draw a random name in", dir)(std::io::Error::other(e)))?;
     Ok(dir.join(format!("{random:016x}")))
+}
+
+/// Waits until a directory's names are on disk.
+fn sync(dir: &Path) -> Result<(), ImageError> {
+    fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(ImageError::io("sync", dir))
 }
 
 /// Makes the mount points unwritable; the root itself stays the owner's until it has been renamed,
@@ -210,6 +234,19 @@ mod tests {
         assert!(builtin::intact(&image.rootfs));
         let left = fs::read_dir(dir.path().join("staging")).expect("staging").count();
         assert_eq!(left, 0, "nothing is left in staging");
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_swept_and_what_is_young_is_not() {
+        let (dir, _store) = store();
+        let staging = dir.path().join("staging");
+        for name in ["old", "young"] {
+            fs::create_dir_all(staging.join(name).join("workspace")).expect("directories");
+        }
+        let then = std::time::SystemTime::now() - 2 * LEFT_OVER;
+        fs::File::open(staging.join("old")).and_then(|f| f.set_modified(then)).expect("aged");
+        ImageStore::open(dir.path()).expect("reopen");
+        assert!(!staging.join("old").exists() && staging.join("young").exists());
     }
 
     #[test]
