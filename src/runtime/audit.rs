@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
+use turnjail_broker::{CallRecord, TokenUsage};
 use turnjail_driver::Receipt;
 
 /// Where audit records go. Called once at the end of every admitted turn, from the turn's own task: it
-/// must be quick, and must not panic.
+/// must be quick. A panic in it is logged and costs the record, not the turn.
 pub trait AuditSink: Send + Sync {
     /// Takes one record.
     fn record(&self, record: &AuditRecord);
@@ -47,6 +48,10 @@ pub struct AuditRecord {
     pub request_bytes: u64,
     /// Bytes of the broker's answers.
     pub answer_bytes: u64,
+    /// Each call: route, outcome, time, sizes.
+    pub call_records: Vec<CallRecord>,
+    /// What the model calls cost, where the model said it.
+    pub tokens: Option<TokenUsage>,
     /// Bytes of the message.
     pub message_bytes: u64,
     /// Bytes of the reply.

@@ -1,5 +1,6 @@
 //! What is told and written at the end of a turn.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use turnjail_broker::EventKind;
@@ -30,7 +31,7 @@ pub(crate) fn finish(
     };
     log(task, outcome, took, result);
     if let Some(audit) = &host.audit {
-        audit.record(&AuditRecord {
+        let record = AuditRecord {
             time: jiff::Timestamp::now().to_string(),
             turn: task.id.clone(),
             channel: layout::channel_workspace(admitted.channel()),
@@ -44,10 +45,15 @@ pub(crate) fn finish(
             failed_calls: record.calls.failed,
             request_bytes: record.calls.request_bytes,
             answer_bytes: record.calls.answer_bytes,
+            call_records: record.calls.ended.clone(),
+            tokens: record.calls.tokens,
             message_bytes: task.request.text.len() as u64,
             reply_bytes: result.as_ref().map_or(0, |result| result.reply.text.len() as u64),
             run: record.run.clone(),
-        });
+        };
+        if std::panic::catch_unwind(AssertUnwindSafe(|| audit.record(&record))).is_err() {
+            tracing::error!(turn = task.id, "the audit sink panicked");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use turnjail_broker::{HostTool, ToolContext, ToolError};
+use turnjail_broker::{CallOutcome, CallRoute, HostTool, ToolContext, ToolError};
 use turnjail_protocol::ToolSpec;
 use turnjail_runtime::{TurnError, WorkspaceMode, channel_state, guild_workspace};
 
@@ -141,6 +141,51 @@ pub fn host_call() {
             assert_eq!(stage.run_directories(), 0);
         }
     });
+}
+
+pub fn receipt() {
+    run(async {
+        let mind = |request: &Value| match last_result(request) {
+            Some(_) => Answer::Says("done".to_owned()),
+            None => Answer::Calls(vec![("host_fail", json!({}))]),
+        };
+        let tool = Failing(ToolSpec::new("fail", "", Map::new()));
+        let stage = Stage::start(
+            Model::start(mind).await,
+            |broker| broker.tools.push(Arc::new(tool).into()),
+            |options| options,
+        )
+        .await;
+        let turn = stage.runtime.run_turn(request(None, "chat:1", "go"));
+        let receipt = turn.await.expect("a reply").receipt;
+        let calls = &receipt.calls;
+        assert_eq!((calls.calls, calls.model_calls, calls.failed), (3, 2, 1));
+        let ended: Vec<_> =
+            calls.ended.iter().map(|call| (call.route.clone(), call.outcome)).collect();
+        let tool = CallRoute::Tool { name: "fail".into() };
+        let model = (CallRoute::Model, CallOutcome::Ok);
+        assert_eq!(ended, [model.clone(), (tool, CallOutcome::Tool), model]);
+        assert!(calls.ended.iter().all(|call| call.request_bytes > 0 && call.answer_bytes > 0));
+        let tokens = calls.tokens.expect("the model tells its cost");
+        assert_eq!((tokens.prompt, tokens.completion), (200, 14));
+        assert_eq!(receipt.run.driver, "jail");
+        assert!(receipt.run.walls.iter().any(|wall| wall.name.contains("network")));
+        assert!(receipt.took >= Duration::from_micros(receipt.run.timing.run_us));
+    });
+}
+
+/// A tool that fails.
+struct Failing(ToolSpec);
+
+#[async_trait]
+impl HostTool for Failing {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Map<String, Value>, _: &ToolContext) -> Result<String, ToolError> {
+        Err(ToolError::failed("on purpose"))
+    }
 }
 
 pub fn failing_model() {

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Test::new("a_fresh_start_forgets_the_conversation", conversation::fresh),
         Test::new("a_guild_shares_its_memory_and_not_its_conversations", conversation::guild),
         Test::new("a_host_call_ends_with_its_turn", conversation::host_call),
+        Test::new("the_receipt_tells_each_call_and_its_cost", conversation::receipt),
         Test::new("a_failing_model_is_the_workers_failure", conversation::failing_model),
         Test::new("skills_are_read_in_pages_that_no_worker_cuts", skills::pages),
         Test::new("two_hundred_channels_in_twenty_guilds", crowd::guilds),

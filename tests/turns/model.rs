@@ -104,7 +104,8 @@ async fn answer(
 }
 
 fn message(message: &Value) -> Response<Full<Bytes>> {
-    plain(StatusCode::OK, &json!({"choices": [{"message": message}]}).to_string())
+    let usage = json!({"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107});
+    plain(StatusCode::OK, &json!({"choices": [{"message": message}], "usage": usage}).to_string())
 }
 
 fn plain(status: StatusCode, body: &str) -> Response<Full<Bytes>> {

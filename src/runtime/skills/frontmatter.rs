@@ -114,6 +114,24 @@ mod tests {
     }
 
     #[test]
+    fn descriptions_come_in_every_style_of_yaml() {
+        for (yaml, expected) in [
+            ("Tables, forms (and more); no trouble.", "Tables, forms (and more); no trouble."),
+            ("\"Use it for 'letters': any .docx.\"", "Use it for 'letters': any .docx."),
+            ("'It''s: fine'", "It's: fine"),
+            ("|\n  one\n  two\n", "one\ntwo"),
+            (">\n  Use when: (1) asked,\n  (2) needed.\n", "Use when: (1) asked, (2) needed."),
+            ("系统性地介绍 GPU/硬件", "系统性地介绍 GPU/硬件"),
+            ("plain\n  and folded", "plain and folded"),
+        ] {
+            let text = format!(
+                "---\nname: pdf\ndescription: {yaml}\nargument-hint: [path]\n---\n# A\n---\n"
+            );
+            assert_eq!(description(&text, "pdf").as_deref(), Ok(expected), "{yaml}");
+        }
+    }
+
+    #[test]
     fn line_ends_and_a_byte_order_mark_do_not_matter() {
         let text = "\u{feff}---\r\nname: pdf\r\ndescription: \"a: b\"\r\n--- \r\nbody";
         assert_eq!(description(text, "pdf"), Ok("a: b".to_owned()));
@@ -179,5 +197,25 @@ mod tests {
         text.push_str("---\n");
         // Refused or ignored, but not expanded.
         let _ = description(&text, "pdf");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_makes_it_panic(
+            lines in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "---", "name: pdf", "description: a", "- x", "  y: z", "a: &b [1]", "c: *b",
+                    "<<: *b", "? k", ": v", "|", "\"", "'", "{", "[", "!!binary x", "%YAML 1.1", "\t", "",
+                    "...", "# c", "\u{0}", "\u{feff}", "é: 漢",
+                ]),
+                0..24,
+            ),
+            noise in ".{0,40}",
+        ) {
+            let text = format!("---\n{}\n{noise}\n---\n", lines.join("\n"));
+            if let Err(problem) = description(&text, "pdf") {
+                proptest::prop_assert!(problem.line >= 1 && !problem.text.contains('\n'));
+            }
+        }
     }
 }

@@ -39,6 +39,7 @@ tests![
     a_workspace_that_is_no_directory_is_refused_and_not_followed,
     another_runtime_on_the_same_roots_is_respected,
     every_turn_is_audited_without_contents,
+    a_panic_of_the_audit_sink_costs_no_turn,
 ];
 
 fn a_turn_is_answered_and_leaves_nothing_but_its_workspace() {
@@ -566,4 +567,23 @@ fn every_turn_is_audited_without_contents() {
         assert!(record["time"].as_str().unwrap().ends_with('Z'), "{line}");
         assert!(!line.contains("auto:") && !line.contains("re:"), "no contents: {line}");
     }
+}
+
+struct Panics;
+
+impl AuditSink for Panics {
+    fn record(&self, _: &AuditRecord) {
+        panic!("a defect of the sink, on purpose");
+    }
+}
+
+fn a_panic_of_the_audit_sink_costs_no_turn() {
+    let (place, driver) = (Place::new(), Scripted::new());
+    paused(async {
+        let runtime = start(place.options().audit(Arc::new(Panics)), &driver).await;
+        for _ in 0..2 {
+            runtime.run_turn(request("chat:1", "auto:Ok")).await.unwrap();
+        }
+        assert!(runtime.busy().is_empty());
+    });
 }
