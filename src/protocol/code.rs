@@ -68,7 +68,7 @@ impl WorkerCode {
             Self::NoFinalText => "the model's final text is empty or too long",
             Self::TooManyCalls => "the model asked for too many tool calls at once",
             Self::TimeZone => "the worker does not know the time zone",
-            Self::Io => "a file of the workspace could not be read or written",
+            Self::Io => "a file of the workspace or the broker's socket could not be used",
             Self::OutOfMemory => "the worker reached its memory limit",
             Self::Internal => "the worker failed by a fault of its own",
         }

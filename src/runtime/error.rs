@@ -255,7 +255,7 @@ fn worker_remedy(reason: ExitReason) -> Option<&'static str> {
     match reason {
         ExitReason::Memory => Some("raise memory_mb, or have the guest ask for less"),
         ExitReason::Cpu => Some("raise cpus or turn_timeout"),
-        ExitReason::Disk => Some("remove files of the workspace, or raise its limit"),
+        ExitReason::Disk => Some("remove files of the workspace"),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Settings under which every turn would fail stop start-up: the worker's and the broker's own checks,
 //! run once on a turn with an empty text.
 
+use turnjail_protocol::Turn;
 use turnjail_protocol::limits::{REQUEST_ITEMS, TEXT_UNITS, TURN_BYTES};
 use turnjail_protocol::measure::json_bytes;
 use turnjail_protocol::offer::Offer;
@@ -32,7 +33,12 @@ pub(crate) fn check(settings: &Settings) -> Result<(), SetupError> {
             remedy: "declare fewer tools".to_owned(),
         });
     }
-    check_size(turn.to_json().len())
+    let json = turn.to_json();
+    Turn::parse(json.as_bytes()).map_err(|error| SetupError::EveryTurn {
+        problem: format!("the worker would not accept the turn: {error}"),
+        remedy: "look at the tools' schemas: they may be nested too deep".to_owned(),
+    })?;
+    check_size(json.len())
 }
 
 /// The size of a turn without its text, and with the longest that guests can write.

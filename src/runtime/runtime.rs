@@ -1,15 +1,18 @@
 //! The runtime: what is admitted, what waits, what is stopped. Each turn owns its resources.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 use turnjail_broker::{Broker, EventKind, EventSender};
 use turnjail_driver::ContainerDriver;
 
@@ -133,7 +136,10 @@ impl SandboxRuntime {
 
         let ending = admitted.ending().clone();
         let (answer, answered) = oneshot::channel();
-        let supervised = supervise(host.clone(), admitted, place, task, answer);
+        // Whatever is logged about the turn carries its id. Of the highest level, so that no filter that
+        // lets a line through drops the id.
+        let span = tracing::error_span!("turn", id = task.id);
+        let supervised = supervise(host.clone(), admitted, place, task, answer).instrument(span);
         host.turns.spawn_on(supervised, &host.tokio);
         Ok(PendingTurn { state: State::Running { answered, ending } })
     }
@@ -178,7 +184,14 @@ async fn drive(
     let ran = match reached {
         Ok(()) => {
             task.events.emit(EventKind::TurnStarted);
-            turn::run(host, admitted, task, &mut record).await
+            let run = AssertUnwindSafe(turn::run(host, admitted, task, &mut record));
+            // A defect of the runtime ends this turn alone, and it is recorded like any other.
+            run.catch_unwind().await.unwrap_or_else(|_panic| {
+                Err(TurnError::Host {
+                    cause: "the turn failed by a defect of turnjail".to_owned(),
+                    remedy: Some("report it with the log".to_owned()),
+                })
+            })
         }
         Err(error) => Err(error),
     };

@@ -150,6 +150,10 @@ async fn run_worker(
         Err(DriverError::Worker { receipt, .. }) => record.run = Some((**receipt).clone()),
         Err(_) => {}
     }
+    if let (Some(Cause::Timeout), Some(run)) = (ending.cause(), record.run.as_mut()) {
+        // To the driver it was cancelled like any other.
+        run.exit = ExitReason::Timeout;
+    }
     result.map_err(|error| worker_error(host, ending, error))
 }
 
