@@ -102,7 +102,7 @@ fn check_request_line(line: &[u8]) -> Result<String, HeadFault> {
 /// A name of token characters right before the colon; a length of digits alone. Tells whether it is one.
 fn check_header_line(line: &[u8]) -> Result<bool, HeadFault> {
     let colon = line.iter().position(|byte| *byte == b':').ok_or(HeadFault::Malformed)?;
-    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+    let (name, value) = (&line[..colon], trim_blanks(&line[colon + 1..]));
     // Control characters: among them every line feed and carriage return that is not a line's end.
     if value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f) {
         return Err(HeadFault::Malformed);
@@ -117,6 +117,15 @@ fn check_header_line(line: &[u8]) -> Result<bool, HeadFault> {
         return Err(HeadFault::Malformed);
     }
     Ok(is_length)
+}
+
+/// Takes spaces and tabs off both ends, and nothing else: a line feed there would begin another header for
+/// the next reader.
+fn trim_blanks(value: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(is_text).unwrap_or(value.len());
+    let end = value.iter().rposition(is_text).map_or(start, |last| last + 1);
+    &value[start..end]
 }
 
 #[cfg(test)]

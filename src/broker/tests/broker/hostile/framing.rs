@@ -67,6 +67,26 @@ async fn a49_framing_that_two_readers_could_read_differently_is_refused() {
         ("empty name", raw(line, &format!(": x\r\ncontent-length: {length}\r\n"), &body)),
         ("a NUL", raw(line, &format!("accept: a\0b\r\ncontent-length: {length}\r\n"), &body)),
         (
+            "a line feed at a value's start",
+            raw(line, &format!("accept:\nx-evil: 1\r\ncontent-length: {length}\r\n"), &body),
+        ),
+        (
+            "a line feed at a value's end",
+            raw(line, &format!("accept: x\n\r\ncontent-length: {length}\r\n"), &body),
+        ),
+        (
+            "a length behind a line feed",
+            raw(
+                line,
+                &format!("accept:\ncontent-length: {length}\r\ncontent-length: {length}\r\n"),
+                &body,
+            ),
+        ),
+        (
+            "a carriage return at a value's end",
+            raw(line, &format!("accept: x\r\r\ncontent-length: {length}\r\n"), &body),
+        ),
+        (
             "a bare carriage return",
             raw(line, &format!("accept: a\rb\r\ncontent-length: {length}\r\n"), &body),
         ),
