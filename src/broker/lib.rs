@@ -12,6 +12,7 @@ mod connection;
 mod credential;
 mod error;
 mod events;
+mod file;
 mod handler;
 mod head;
 mod ledger;
@@ -36,6 +37,7 @@ pub use error::{ListenError, SetupError};
 pub use events::{
     CallOutcome, CallRoute, Event, EventKind, EventReceiver, EventSender, event_channel,
 };
+pub use file::read_file;
 pub use mcp::{McpScope, McpServer, McpTool, McpTransport};
 pub use settings::{BrokerSettings, CredentialHeader, OutputLimitField};
 pub use tools::{

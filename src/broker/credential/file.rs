@@ -1,17 +1,16 @@
 //! A credential in a file: trimmed, and read again only when the file has changed.
 
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use zeroize::Zeroizing;
-
 use super::Secret;
+use crate::file::read_with_metadata;
 
 /// The most a credential's file may hold.
-const MAX_BYTES: u64 = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// What tells one version of a file from another.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,18 +64,7 @@ impl SecretFile {
     }
 
     fn load(&self) -> io::Result<(Version, Secret)> {
-        let file = File::open(&self.path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        // Room for all of it at once: a growing buffer would leave copies behind that nobody wipes.
-        let mut bytes =
-            Zeroizing::new(Vec::with_capacity(MAX_BYTES.min(metadata.len() + 1) as usize + 32));
-        (&file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "over 64 KiB"));
-        }
+        let (bytes, metadata) = read_with_metadata(&self.path, MAX_BYTES)?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))?;
         Ok((Version::from(&metadata), Secret::new(text.trim())))

@@ -9,6 +9,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::SetupError;
+use crate::file::read_file;
+
+/// The most that `ca_file` may hold; the authorities of a whole platform are a quarter of a mebibyte.
+const MAX_CA_BYTES: usize = 4 * 1024 * 1024;
 
 /// TLS as a client, or a configuration that trusts nobody when no endpoint needs TLS.
 pub(super) fn client_config(
@@ -54,7 +58,7 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), SetupError> {
         path: path.to_owned(),
         error,
     };
-    let pem = std::fs::read(path).map_err(unreadable)?;
+    let pem = read_file(path, MAX_CA_BYTES).map_err(unreadable)?;
     let mut added = 0;
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         certificate
