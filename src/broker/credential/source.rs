@@ -148,8 +148,7 @@ async fn from_command(
         output_limit: COMMAND_OUTPUT,
         timeout: COMMAND_TIMEOUT,
     };
-    let output = process::run(program)
+    process::run_secret(program)
         .await
-        .map_err(|error| CredentialError::new(format!("credential command: {error}")))?;
-    Ok(Secret::new(output).trimmed())
+        .map_err(|error| CredentialError::new(format!("credential command: {error}")))
 }

@@ -10,12 +10,12 @@ use futures_util::StreamExt;
 use rmcp::RoleClient;
 use rmcp::transport::Transport;
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 use tokio_util::codec::{FramedRead, LinesCodec};
 
 use super::{Incoming, MAX_MESSAGE, Outgoing, wire};
-use crate::process::{self, GroupGuard};
+use crate::process::{self, Running};
 
 /// What a server gets to end by itself once its input is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -24,8 +24,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) struct ChildTransport {
     input: Arc<Mutex<Option<ChildStdin>>>,
     output: FramedRead<ChildStdout, LinesCodec>,
-    child: Child,
-    group: Option<GroupGuard>,
+    running: Running,
 }
 
 impl ChildTransport {
@@ -33,16 +32,14 @@ impl ChildTransport {
     pub fn start(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<Self> {
         let mut command = process::command(argv, env);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let group = GroupGuard::new(&child);
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        let mut running = Running::start(&mut command)?;
+        let (Some(input), Some(output), _) = running.streams() else {
             return Err(io::Error::other("no streams to the program"));
         };
         Ok(Self {
             input: Arc::new(Mutex::new(Some(input))),
             output: FramedRead::new(output, LinesCodec::new_with_max_length(MAX_MESSAGE)),
-            child,
-            group: Some(group),
+            running,
         })
     }
 }
@@ -68,7 +65,7 @@ impl Transport<RoleClient> for ChildTransport {
         loop {
             let Ok(line) = self.output.next().await? else {
                 // A line over the limit, or no text: what follows could be the rest of it.
-                self.group = None;
+                self.running.kill();
                 return None;
             };
             if let Some(message) = wire::read(&line) {
@@ -80,7 +77,8 @@ impl Transport<RoleClient> for ChildTransport {
 
     async fn close(&mut self) -> io::Result<()> {
         *self.input.lock().await = None;
-        let _ = tokio::time::timeout(FAREWELL, self.child.wait()).await;
+        let _ = tokio::time::timeout(FAREWELL, self.running.ended()).await;
+        self.running.kill();
         Ok(())
     }
 }
