@@ -7,8 +7,8 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use turnjail::{
-//!     BrokerSettings, Credential, JailDriver, JailOptions, SandboxOptions, SandboxRuntime, Speaker,
-//!     TurnRequest,
+//!     BUILTIN_IMAGE, BrokerSettings, Credential, JailDriver, JailOptions, SandboxOptions,
+//!     SandboxRuntime, Speaker, TurnRequest,
 //! };
 //!
 //! # async fn embed() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,12 +18,8 @@
 //!     "https://api.openai.com/v1/chat/completions",
 //!     Credential::Env("OPENAI_API_KEY".into()),
 //! );
-//! let options = SandboxOptions::new(
-//!     turnjail::BUILTIN_IMAGE,
-//!     "/run/bot/turns",
-//!     "/var/lib/bot/workspaces",
-//!     broker,
-//! );
+//! let options =
+//!     SandboxOptions::new(BUILTIN_IMAGE, "/run/bot/turns", "/var/lib/bot/workspaces", broker);
 //! let runtime = SandboxRuntime::new(options, Arc::new(driver)).await?;
 //! runtime.verify_image().await?;
 //!
@@ -31,11 +27,7 @@
 //!     .run_turn(TurnRequest {
 //!         channel: "discord:1234".into(),
 //!         space: None,
-//!         speaker: Speaker {
-//!             id: "42".into(),
-//!             name: "Ann".into(),
-//!             principal_id: "discord:42".into(),
-//!         },
+//!         speaker: Speaker { id: "42".into(), name: "Ann".into(), principal_id: "discord:42".into() },
 //!         text: "Hello!".into(),
 //!     })
 //!     .await?;

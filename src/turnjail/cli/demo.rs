@@ -12,7 +12,7 @@ use super::output::{Palette, Style, print_json, print_line, visible, write_out};
 use super::progress::called;
 use super::receipt::{self, as_json, time};
 use super::session;
-use super::signals::{Interrupts, cancelled};
+use super::signals::Interrupts;
 use crate::config::{LogFormat, Logging};
 use crate::demo::{Demo, Place, SCRIPT, Step, Watcher, request};
 use crate::error::{CliError, Exit};
@@ -51,10 +51,7 @@ async fn converse(
     shown: Option<Palette>,
 ) -> Result<Vec<Done>, CliError> {
     let jail = turnjail_jail::JailOptions::new(place.images());
-    let demo = tokio::select! {
-        demo = Demo::start(place, jail) => demo?,
-        exit = interrupts.next() => return Err(cancelled(exit)),
-    };
+    let demo = interrupts.guard(Demo::start(place, jail)).await?;
     let mut done = Vec::new();
     let mut outcome = Ok(());
     for step in SCRIPT {
@@ -152,8 +149,7 @@ fn closing(done: &[Done], started: Instant, palette: Palette) -> String {
     let run = &last.result.receipt.run;
     let whole = time(started.elapsed());
     format!(
-        "\n{} ({})\n{}\n{} turns in {} jails in {whole}; nothing of them is left\n",
-        palette.paint(Style::Strong, "in force around each worker"),
+        "\nin force in each jail ({})\n{}\n{} turns in {} jails in {whole}; nothing of them is left\n",
         receipt::ran_by(run),
         receipt::in_force(run, palette),
         done.len(),

@@ -12,7 +12,7 @@ use super::arguments::Common;
 use super::output::{Palette, Style, print_json, visible, write_out};
 use super::receipt::{self, as_json, time};
 use super::session;
-use super::signals::{Interrupts, cancelled};
+use super::signals::Interrupts;
 use crate::config::{LogFormat, Logging};
 use crate::demo::{Demo, Place, request};
 use crate::error::{CliError, Exit};
@@ -57,10 +57,8 @@ async fn examine(
     interrupts: &mut Interrupts,
     options: JailOptions,
 ) -> Result<Findings, CliError> {
-    let checks = tokio::select! {
-        checks = turnjail_jail::doctor::doctor(&options) => checks,
-        exit = interrupts.next() => return Err(cancelled(exit)),
-    };
+    let checks =
+        interrupts.guard(async { Ok(turnjail_jail::doctor::doctor(&options).await) }).await?;
     let broken = checks.iter().any(|check| check.state == State::Failed && !check.policy);
     let turn = if broken { None } else { Some(turn(place, interrupts).await) };
     match turn {
@@ -71,10 +69,7 @@ async fn examine(
 
 /// A turn with whatever this host has: what a policy would refuse is among the checks already.
 async fn turn(place: &Place, interrupts: &mut Interrupts) -> Result<TurnResult, CliError> {
-    let demo = tokio::select! {
-        demo = Demo::start(place, JailOptions::new(place.images())) => demo?,
-        exit = interrupts.next() => return Err(cancelled(exit)),
-    };
+    let demo = interrupts.guard(Demo::start(place, JailOptions::new(place.images()))).await?;
     let result =
         session::answer(&demo.runtime, request(SAYS), EventSender::discard(), interrupts).await;
     demo.runtime.dispose().await;

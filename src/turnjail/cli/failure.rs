@@ -100,7 +100,7 @@ fn worker_remedy(code: Option<&str>) -> &'static str {
             "the model answered badly: try again, or use another model"
         }
         Some("invalid_history" | "invalid_memory") => {
-            "the channel's stored state is broken: set its file aside in the workspace"
+            "run `turnjail workspace repair` for the channel: it puts the broken file aside"
         }
         Some("tool_descriptions" | "request_budget") => {
             "declare fewer or shorter tools, or raise budgets"

@@ -30,25 +30,27 @@ pub fn as_json(receipt: &TurnReceipt) -> Value {
 
 /// What stood around the worker and what bounded it, a line each.
 pub fn in_force(run: &Receipt, palette: Palette) -> String {
-    let width = run.walls.iter().map(|wall| wall.name.len());
-    let width = width.chain(run.limits.iter().map(|limit| limit.name.len())).max().unwrap_or(0);
-    let mut text = String::new();
-    for wall in &run.walls {
+    let walls = run.walls.iter().map(|wall| {
         let (style, state) = match wall.state {
             WallState::Enforced => (Style::Good, "enforced"),
             WallState::Degraded => (Style::Warning, "degraded"),
             WallState::Absent => (Style::Bad, "absent"),
         };
-        let state = palette.paint(style, &format!("{state:12}"));
-        let _ = writeln!(text, "  {:width$}  {state}  {}", wall.name, visible(&wall.by));
-    }
-    for limit in &run.limits {
-        let (style, state, by) = match &limit.by {
-            Some(by) => (Style::Good, "enforced", format!("{} by {by}", limit.asked)),
-            None => (Style::Warning, "not enforced", format!("{} asked", limit.asked)),
-        };
-        let state = palette.paint(style, &format!("{state:12}"));
-        let _ = writeln!(text, "  {:width$}  {state}  {}", limit.name, visible(&by));
+        (wall.name, style, state, wall.by.clone())
+    });
+    let limits = run.limits.iter().map(|limit| match &limit.by {
+        Some(by) => (limit.name, Style::Good, "enforced", format!("{} by {by}", limit.asked)),
+        None => (limit.name, Style::Warning, "not enforced", format!("{} asked", limit.asked)),
+    });
+    let (walls, limits) = (walls.collect::<Vec<_>>(), limits.collect::<Vec<_>>());
+    let width = walls.iter().chain(&limits).map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (title, lines) in [("walls", walls), ("limits", limits)] {
+        let _ = writeln!(text, "{}", palette.paint(Style::Strong, title));
+        for (name, style, state, by) in lines {
+            let state = palette.paint(style, &format!("{state:12}"));
+            let _ = writeln!(text, "  {name:width$}  {state}  {}", visible(&by));
+        }
     }
     text
 }
@@ -133,8 +135,10 @@ mod tests {
         let text = in_force(&run, Palette::plain());
         assert_eq!(
             text,
-            "  network   enforced      network namespace\n  \
-               landlock  absent        this kernel has none\n  \
+            "walls\n  \
+               network   enforced      network namespace\n  \
+               landlock  absent        this kernel has none\n\
+             limits\n  \
                memory    enforced      512 MiB by RLIMIT_AS\n  \
                cpu       not enforced  1 asked\n"
         );

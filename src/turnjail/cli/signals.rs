@@ -1,8 +1,14 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the turn is cancelled and cleaned up, however often they come.
 
+use std::future::Future;
+use std::time::Duration;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::{CliError, Exit};
+
+/// How much later than its effect a signal may be noticed.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// Listens from now on. While it lives, none of the three ends the process by itself, so that a second
 /// Ctrl-C cannot interrupt the clean-up that the first one began.
@@ -30,6 +36,27 @@ impl Interrupts {
             terminate: on(SignalKind::terminate())?,
             hang_up: on(SignalKind::hangup())?,
         })
+    }
+
+    /// Does some work unless a signal comes first. A terminal sends Ctrl-C to everything in the
+    /// foreground, such as a helper that is just starting, so work that failed at the same moment counts
+    /// as interrupted.
+    pub async fn guard<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        let error = tokio::select! {
+            biased;
+            exit = self.next() => return Err(cancelled(exit)),
+            result = work => match result {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            },
+        };
+        match tokio::time::timeout(MOMENT, self.next()).await {
+            Ok(exit) => Err(cancelled(exit)),
+            Err(_) => Err(error),
+        }
     }
 
     /// Waits for one and answers how the process should end.

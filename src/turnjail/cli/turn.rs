@@ -80,10 +80,7 @@ async fn answer(
     json: bool,
 ) -> Result<TurnResult, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    let runtime = tokio::select! {
-        runtime = session::start(&config.settings) => runtime?,
-        exit = interrupts.next() => return Err(super::signals::cancelled(exit)),
-    };
+    let runtime = interrupts.guard(session::start(&config.settings)).await?;
     if fresh {
         runtime.start_fresh(&request.channel);
     }

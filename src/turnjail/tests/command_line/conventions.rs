@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = tests![&[];
 ];
 pub const ROOT_TESTS: &[Test] = tests![&[Fact::Root]; root_is_refused_where_a_jail_would_be_made];
 
-const COMMANDS: [&str; 6] = ["demo", "turn", "config", "doctor", "completions", "man"];
+const COMMANDS: [&str; 7] = ["demo", "turn", "config", "workspace", "doctor", "completions", "man"];
 
 fn help_and_version_are_no_errors() {
     let account = Account::new();
@@ -95,7 +95,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 fn root_is_refused_where_a_jail_would_be_made() {
     let account = Account::new();
     account.ask("http://127.0.0.1:9/", "");
-    for arguments in [&["turn", "hi"][..], &["doctor"]] {
+    for arguments in [&["turn", "hi"][..], &["workspace", "list"], &["doctor"]] {
         let run = finish(account.command_as_is(program(), arguments));
         run.assert_refused(2, "does not run as root");
     }

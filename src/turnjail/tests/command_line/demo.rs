@@ -9,6 +9,7 @@ use crate::tests;
 
 pub const TESTS: &[Test] = tests![&[Fact::Jail];
     the_demo_talks_remembers_and_says_what_was_in_force,
+    the_readme_shows_the_demo_as_it_is,
     the_demo_is_there_for_machines_too,
     the_demo_leaves_nothing_and_needs_nothing,
 ];
@@ -34,6 +35,23 @@ fn the_demo_talks_remembers_and_says_what_was_in_force() {
         "512 MiB by ",
     ] {
         assert!(run.out.contains(words), "{words}: {}", run.out);
+    }
+}
+
+fn the_readme_shows_the_demo_as_it_is() {
+    let readme = include_str!("../../../../README.md");
+    let without_numbers = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "#");
+    let readme: Vec<_> = readme.lines().map(without_numbers).collect();
+    let said = Account::new().run(&["demo"]).out;
+    let said: Vec<_> = said
+        .lines()
+        .filter(|line| {
+            ["turnjail", "guest", "bot", "       shows"].iter().any(|start| line.starts_with(start))
+        })
+        .collect();
+    assert_eq!(said.len(), 13);
+    for line in said {
+        assert!(readme.contains(&without_numbers(line)), "not in README.md: {line}");
     }
 }
 

@@ -13,6 +13,7 @@ mod environment;
 mod secrets;
 mod signals;
 mod turn;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2);
     let _installed = environment::install();
-    let lists: [&[Test]; 7] = [
+    let lists: [&[Test]; 8] = [
         configuration::TESTS,
         conventions::TESTS,
         demo::TESTS,
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         secrets::TESTS,
         signals::TESTS,
         turn::TESTS,
+        workspace::TESTS,
     ];
     let tests = lists.into_iter().chain([demo::ROOT_TESTS, conventions::ROOT_TESTS]).flatten();
     libtest_mimic::run(&arguments, tests.map(trial).collect()).exit_code()

@@ -1,0 +1,190 @@
+//! The documents say what is true: the map names every file, commands and exit codes are those of the
+//! program, and what is shown as a configuration is one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TURNJAIL: &str = env!("CARGO_BIN_EXE_turnjail");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The contents of every block of a language.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut current: Option<(bool, String)> = None;
+    for line in text.lines() {
+        match (line.strip_prefix("```"), current.take()) {
+            (Some(opened), None) => current = Some((opened == language, String::new())),
+            (Some(_), Some((wanted, block))) => {
+                if wanted {
+                    found.push(block);
+                }
+            }
+            (None, Some((wanted, block))) => current = Some((wanted, block + line + "\n")),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+fn help(arguments: &[&str]) -> String {
+    let output = Command::new(TURNJAIL).args(arguments).arg("--help").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn is_rust(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "rs")
+}
+
+/// The sources of the product: what is built from `directory`, tests and benchmarks left out.
+fn sources(directory: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            if !["tests", "benches", "examples", "target"].contains(&name) {
+                sources(&path, into);
+            }
+        } else if is_rust(name) && !["tests.rs", "build.rs"].contains(&name) {
+            into.push(path);
+        }
+    }
+}
+
+/// The first sentence of a file's own documentation.
+fn first_sentence(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+    let text = lines.join(" ");
+    text.split_once(". ").map_or(text.trim_end_matches('.'), |(first, _)| first).to_owned()
+}
+
+#[test]
+fn the_map_names_every_source_file_and_no_other() {
+    let contributing = read("CONTRIBUTING.md");
+    let mut named = BTreeSet::new();
+    let mut directory = None;
+    for line in contributing.lines() {
+        if let Some(heading) = line.strip_prefix("### ") {
+            directory = heading.split_once("/:").map(|(directory, _)| directory.to_owned());
+        } else if let (Some(directory), Some(file)) = (&directory, line.split("  ").next())
+            && is_rust(file)
+            && directory != "tests"
+        {
+            assert!(
+                named.insert(format!("{directory}/{file}")),
+                "{directory}/{file} is named twice"
+            );
+        }
+    }
+    let root = root();
+    let mut files = Vec::new();
+    for directory in ["build", "src", "worker"] {
+        sources(&root.join(directory), &mut files);
+    }
+    let there: BTreeSet<_> = files
+        .iter()
+        .map(|file| file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let missing: Vec<_> = there
+        .difference(&named)
+        .map(|file| format!("{file}  {}", first_sentence(&root.join(file))))
+        .collect();
+    assert!(missing.is_empty(), "add to the map in CONTRIBUTING.md:\n{}", missing.join("\n"));
+    let gone: Vec<_> = named.difference(&there).collect();
+    assert!(gone.is_empty(), "remove from the map in CONTRIBUTING.md: {gone:?}");
+}
+
+#[test]
+fn every_command_and_exit_code_is_documented_as_it_is() {
+    let page = read("docs/command-line.md");
+    let help = help(&[]);
+    let listed = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let commands: Vec<_> =
+        listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.len() > 5);
+    for command in commands.into_iter().filter(|command| *command != "help") {
+        assert!(page.contains(&format!("`turnjail {command}")), "{command}");
+    }
+    let rows = page.split("## Exit codes").nth(1).unwrap().split("## ").next().unwrap();
+    let documented: BTreeSet<u8> =
+        rows.lines().filter_map(|row| row.split('|').nth(1)?.trim().parse().ok()).collect();
+    let codes = help.split("Exit codes:").nth(1).unwrap();
+    let mut told: BTreeSet<u8> =
+        codes.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    // Its line stands within that of 130.
+    assert!(codes.contains("143: by SIGTERM"));
+    told.insert(143);
+    assert_eq!(documented, told);
+}
+
+#[test]
+fn every_option_of_a_turn_is_documented() {
+    let (page, help) = (read("docs/command-line.md"), help(&["turn"]));
+    let options = help.lines().filter_map(|line| line.trim().strip_prefix("--"));
+    let options: Vec<_> = options.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(options.contains(&"channel") && options.len() > 6, "{options:?}");
+    for option in options {
+        assert!(page.contains(&format!("`--{option}")), "--{option}");
+    }
+}
+
+#[test]
+fn what_is_shown_as_a_configuration_is_one() {
+    let shown = blocks(&read("README.md"), "toml");
+    assert!(!shown.is_empty());
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("turnjail.toml");
+    for text in shown {
+        fs::write(&file, &text).unwrap();
+        let check = Command::new(TURNJAIL)
+            .args(["config", "check", "--config"])
+            .arg(&file)
+            .env_clear()
+            .env("HOME", home.path())
+            .output()
+            .unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    }
+}
+
+#[test]
+fn the_embedding_example_is_the_one_that_is_compiled() {
+    let compiled: BTreeSet<_> = include_str!("../lib.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("//!"))
+        .flat_map(str::split_whitespace)
+        .collect();
+    let shown = blocks(&read("README.md"), "rust");
+    assert_eq!(shown.len(), 1);
+    for word in shown[0].split_whitespace() {
+        assert!(compiled.contains(word), "{word} is not in the example of the library");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let root = root();
+    for page in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/command-line.md",
+        "docs/configuration.md",
+        "docs/hosts.md",
+    ] {
+        let text = read(page);
+        let directory = root.join(page).parent().unwrap().to_owned();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let outside = link.starts_with("http") || link.starts_with('#');
+            assert!(outside || directory.join(link).exists(), "{page}: {link}");
+        }
+    }
+}
