@@ -34,11 +34,11 @@ pub(crate) fn check(settings: &Settings) -> Result<(), SetupError> {
         });
     }
     let json = turn.to_json();
-    Turn::parse(json.as_bytes()).map_err(|error| SetupError::EveryTurn {
+    check_size(json.len())?;
+    Turn::parse(json.as_bytes()).map(drop).map_err(|error| SetupError::EveryTurn {
         problem: format!("the worker would not accept the turn: {error}"),
         remedy: "look at the tools' schemas: they may be nested too deep".to_owned(),
-    })?;
-    check_size(json.len())
+    })
 }
 
 /// The size of a turn without its text, and with the longest that guests can write.
