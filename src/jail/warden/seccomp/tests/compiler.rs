@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::interpreter::{Data, answer, check, run};
 use crate::seccomp::{
     FilterOptions, Profile,
-    assemble::Instruction,
+    assemble::{Assembler, Instruction},
     compile::compile,
     machine::Machine,
     numbers::{ALL, Call},
@@ -106,16 +106,19 @@ fn assert_same(policy: &Policy, machine: Machine, program: &[Instruction]) {
         let sets: Vec<Vec<u64>> = (0..6).map(|argument| interesting(rule, argument)).collect();
         // The rest at values that meet no demand, some, or every one.
         for rest in [[0; 6], [1; 6], [u64::MAX; 6], [0, 1, 3, 7, 0, 0]] {
-            for first in 0..6 {
+            agree(Data::native(machine, number, rest));
+            // Arguments that the rule does not look at have no set.
+            let looked_at = (0..6).filter(|&argument| !sets[argument].is_empty());
+            for first in looked_at {
                 for bit in 0..64 {
                     let mut arguments = rest;
                     arguments[first] ^= 1 << bit;
                     agree(Data::native(machine, number, arguments));
                 }
-                for (second, &one) in
-                    (0..=first).flat_map(|at| sets[at].iter().map(move |v| (at, v)))
-                {
-                    for &other in &sets[first] {
+                for second in 0..=first {
+                    for (&one, &other) in
+                        sets[second].iter().flat_map(|a| sets[first].iter().map(move |b| (a, b)))
+                    {
                         let mut arguments = rest;
                         arguments[first] = other;
                         arguments[second] = one;
@@ -139,34 +142,7 @@ fn programs_say_what_the_policies_say() {
 #[test]
 fn far_targets_are_reached() {
     // Blocks of different sizes, far too many for the 8 bits of a branch.
-    const LONG: &[u32] = &[
-        3,
-        1,
-        4,
-        15,
-        9,
-        2,
-        6,
-        5,
-        35,
-        8,
-        97,
-        93,
-        23,
-        84,
-        62,
-        64,
-        33,
-        83,
-        27,
-        95,
-        0x1_0000,
-        0x8000,
-        0x20_0000,
-        0x40_0000,
-        0x4_0000,
-        1 << 31,
-    ];
+    const LONG: &[u32] = &[3, 1, 35, 0x1_0000, 1 << 31];
     const BLOCKS: [&[Clause]; 5] = [
         &[demand(&[is(0, LONG), null(1), clear(2, 7)], 1), demand(&[is(5, LONG)], 2)],
         &[],
@@ -192,6 +168,37 @@ fn far_targets_are_reached() {
         check(&program);
         assert_same(&policy, machine, &program);
         assert!(program.iter().any(|instruction| instruction.code == 5), "no far jump was needed");
+    }
+}
+
+#[test]
+fn branches_reach_exactly_as_far_as_they_can() {
+    // Two places, as far behind the branch as its 8 bits reach, and a little less and more.
+    for (between, before) in (0..8).flat_map(|a| (0..8).map(move |b| (250 + a, 250 + b))) {
+        for swapped in [false, true] {
+            let mut assembler = Assembler::default();
+            let fill = |assembler: &mut Assembler, count: usize| {
+                let mut label = assembler.answer(Answer::Kill);
+                for _ in 0..count {
+                    label = assembler.load(16, label);
+                }
+            };
+            let one = assembler.answer(errno_answer(1));
+            let one = assembler.load(24, one);
+            fill(&mut assembler, between % 10);
+            let other = assembler.answer(errno_answer(2));
+            let other = assembler.load(24, other);
+            fill(&mut assembler, before);
+            let (yes, no) = if swapped { (other, one) } else { (one, other) };
+            let branch = assembler.if_equal(7, yes, no);
+            let entry = assembler.load(0, branch);
+            let program = assembler.finish(entry);
+            check(&program);
+            let at = |number| answer(&program, &Data::native(Machine::X86_64, number, [0; 6]));
+            let (seven, eight) = if swapped { (2, 1) } else { (1, 2) };
+            assert_eq!(at(7), errno_answer(seven), "{between} {before} {swapped}");
+            assert_eq!(at(8), errno_answer(eight), "{between} {before} {swapped}");
+        }
     }
 }
 
