@@ -4,7 +4,7 @@ use hyper::header::HeaderMap;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::pin::{LIST_TIMEOUT, MAX_PAGES, Offer, read_page};
+use super::pin::{LIST_TIMEOUT, MAX_PAGES, Offer, read_page, refuse_reflected};
 use super::server::answer;
 use crate::call::{Call, Failure};
 use crate::credential::{CredentialRequest, Slot};
@@ -40,12 +40,14 @@ impl JsonLink {
         upstream: &Upstream,
     ) -> Result<Vec<Offer>, String> {
         let mut headers = HeaderMap::new();
+        let mut asked_with = None;
         if let Some(slot) = credential {
             let nobody = Principal::default();
             let request = CredentialRequest::at_start(&nobody);
             let secret = slot.get(request).await.map_err(|error| error.to_string())?;
             let value = slot.header_value(&secret).map_err(|error| error.to_string())?;
             headers.insert(slot.header().clone(), value);
+            asked_with = Some(secret);
         }
         let attempts = Attempts {
             retries: 0,
@@ -65,7 +67,12 @@ impl JsonLink {
             };
             match read_page(page, &mut offers)? {
                 Some(cursor) => params = json!({ "cursor": cursor }),
-                None => return Ok(offers),
+                None => {
+                    if let Some(secret) = asked_with {
+                        refuse_reflected(&offers, &secret)?;
+                    }
+                    return Ok(offers);
+                }
             }
         }
         Err(format!("has more than {MAX_PAGES} pages of tools"))

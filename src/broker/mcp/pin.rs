@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use turnjail_protocol::ToolSpec;
 
 use super::server::PinnedTool;
 use super::settings::McpTool;
+use crate::credential::{SHORTEST_CHECKED, Secret};
 use crate::error::SetupError;
+use crate::reflect::{self, Pattern};
 use crate::schema;
 use crate::tools::check_spec;
 use crate::validate::Validator;
@@ -16,6 +18,9 @@ use crate::validate::Validator;
 pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pages of tools that are read at most.
 pub(super) const MAX_PAGES: usize = 32;
+/// Names that an error shows of a server that lacks a tool, and bytes of each.
+const NAMES_SHOWN: usize = 32;
+const MAX_NAME: usize = 64;
 
 /// A tool as its server describes it.
 pub(super) struct Offer {
@@ -52,6 +57,22 @@ fn read_offer(tool: Value) -> Option<Offer> {
     Some(Offer { name, description, parameters })
 }
 
+/// Refuses offers that hold the credential the server was asked with: they would be shown to every guest.
+pub(super) fn refuse_reflected(offers: &[Offer], secret: &Secret) -> Result<(), String> {
+    if secret.expose().len() < SHORTEST_CHECKED {
+        return Ok(());
+    }
+    let patterns = [Pattern::new(secret)];
+    let reflects = |offer: &Offer| {
+        let shown = json!([offer.name, offer.description, offer.parameters]);
+        reflect::holds_any(&shown, &patterns)
+    };
+    if offers.iter().any(reflects) {
+        return Err("names its own credential in what it says of its tools".to_owned());
+    }
+    Ok(())
+}
+
 /// Gives every declared tool its specification.
 pub(super) fn pin(
     server: &str,
@@ -79,8 +100,7 @@ fn pin_one(server: &str, tool: &McpTool, offers: &[Offer]) -> Result<PinnedTool,
 fn take_offer(server: &str, tool: &McpTool, offers: &[Offer]) -> Result<ToolSpec, SetupError> {
     let refuse = |problem: String| Err(SetupError::mcp(server, problem));
     let Some(offer) = offers.iter().find(|offer| offer.name == tool.remote) else {
-        let names: Vec<&str> = offers.iter().map(|offer| &*offer.name).collect();
-        return refuse(format!("has no tool `{}`; it has {}", tool.remote, names.join(", ")));
+        return refuse(format!("has no tool `{}`; it has {}", tool.remote, names(offers)));
     };
     let mut parameters = offer.parameters.clone();
     schema::strip_remote_names(&mut parameters);
@@ -95,4 +115,19 @@ fn take_offer(server: &str, tool: &McpTool, offers: &[Offer]) -> Result<ToolSpec
         return refuse(format!("describes its tool `{}` with too deep a schema", tool.remote));
     }
     Ok(spec)
+}
+
+/// The names of what a server offers, as far as they are names.
+fn names(offers: &[Offer]) -> String {
+    let is_name = |name: &&str| {
+        name.len() <= MAX_NAME
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
+    };
+    let shown: Vec<&str> =
+        offers.iter().map(|offer| &*offer.name).filter(is_name).take(NAMES_SHOWN).collect();
+    match offers.len() - shown.len() {
+        0 if shown.is_empty() => "none".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }

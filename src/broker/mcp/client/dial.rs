@@ -10,11 +10,11 @@ use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{RoleClient, ServiceExt};
 
-use super::MAX_MESSAGE;
 use super::http::{Authorization, SessionClient};
 use super::session::{Session, Us};
 use super::stdio::ChildTransport;
-use crate::upstream::{Endpoint, Upstream, chain};
+use super::{MAX_MESSAGE, fault};
+use crate::upstream::{Endpoint, Upstream};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -63,16 +63,12 @@ impl Dialer {
                 config.max_sse_event_size = MAX_MESSAGE;
                 config.max_json_response_size = MAX_MESSAGE;
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                Us.serve(transport)
-                    .await
-                    .map_err(|error| format!("cannot be reached: {}", chain(&error)))
+                Us.serve(transport).await.map_err(|error| fault::of_handshake(&error))
             }
             Self::Stdio { argv, env } => {
                 let transport = ChildTransport::start(argv, env)
                     .map_err(|error| format!("cannot be started ({}): {error}", argv[0]))?;
-                Us.serve(transport)
-                    .await
-                    .map_err(|error| format!("does not speak MCP: {}", chain(&error)))
+                Us.serve(transport).await.map_err(|error| fault::of_handshake(&error))
             }
         }
     }

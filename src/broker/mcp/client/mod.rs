@@ -1,6 +1,7 @@
 //! Servers that want a whole MCP client: handshake, sessions, event streams, child processes.
 
 mod dial;
+mod fault;
 mod http;
 mod pool;
 mod session;

@@ -13,7 +13,7 @@ use super::session::{CallFault, Session};
 use crate::call::{Call, Failure};
 use crate::credential::{CredentialRequest, Slot};
 use crate::events::CallOutcome;
-use crate::mcp::pin::Offer;
+use crate::mcp::pin::{Offer, refuse_reflected};
 use crate::mcp::server::answer;
 use crate::mcp::settings::McpScope;
 use crate::turn::Principal;
@@ -66,16 +66,20 @@ impl Pool {
         list: bool,
     ) -> Result<Vec<Offer>, String> {
         let nobody = Principal::default();
-        let authorization = match credential {
+        let (authorization, secret) = match credential {
             Some(slot) => {
                 let secret = slot.get(CredentialRequest::at_start(&nobody)).await;
                 let secret = secret.map_err(|error| error.to_string())?;
-                Some(Authorization::new(slot, &secret).map_err(|error| error.to_string())?)
+                let authorization = Authorization::new(slot, &secret);
+                (Some(authorization.map_err(|error| error.to_string())?), Some(secret))
             }
-            None => None,
+            None => (None, None),
         };
         let session = self.dialer.dial(upstream, authorization).await?;
         let offers = if list { session.list_tools().await? } else { Vec::new() };
+        if let Some(secret) = secret {
+            refuse_reflected(&offers, &secret)?;
+        }
         match self.scope {
             McpScope::Host => {
                 if let Ok(place) = self.place("") {

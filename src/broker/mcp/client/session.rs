@@ -2,14 +2,15 @@
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientCapabilities,
-    ClientConfig, ClientRequest, Implementation, RequestId, ServerResult,
+    ClientConfig, ClientRequest, Implementation, PaginatedRequestParams, RequestId, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::{Map, Value};
 
+use super::fault;
 use super::http::Authorization;
-use crate::mcp::pin::{MAX_PAGES, Offer};
+use crate::mcp::pin::{LIST_TIMEOUT, MAX_PAGES, Offer};
 
 /// This end of a session. It offers a server nothing: no sampling, no questions to anybody, no files.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +66,7 @@ impl Session {
             Err(ServiceError::UnexpectedResponse) => {
                 Err(CallFault::Odd("the answer is no tool's result"))
             }
-            Err(error) => Err(CallFault::Lost(crate::upstream::chain(&error))),
+            Err(error) => Err(CallFault::Lost(fault::of_request(&error))),
         }
     }
 
@@ -79,21 +80,33 @@ impl Session {
         answered
     }
 
-    /// Every tool of the server.
+    /// Every tool of the server, within bounds of time and number.
     pub async fn list_tools(&self) -> Result<Vec<Offer>, String> {
-        let listed = self.service.list_all_tools().await;
-        let tools = listed.map_err(|error| format!("does not list its tools: {error}"))?;
-        if tools.len() > MAX_PAGES * 1000 {
-            return Err("lists too many tools".to_owned());
-        }
-        Ok(tools
-            .into_iter()
-            .map(|tool| Offer {
+        let listed = tokio::time::timeout(LIST_TIMEOUT, self.list_pages()).await;
+        listed.unwrap_or_else(|_| {
+            Err(format!("does not list its tools in {} s", LIST_TIMEOUT.as_secs()))
+        })
+    }
+
+    async fn list_pages(&self) -> Result<Vec<Offer>, String> {
+        let mut offers = Vec::new();
+        let mut cursor = None;
+        for _ in 0..MAX_PAGES {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.service.list_tools(Some(params)).await.map_err(|error| {
+                format!("does not list its tools: {}", fault::of_request(&error))
+            })?;
+            offers.extend(page.tools.into_iter().map(|tool| Offer {
                 name: tool.name.into_owned(),
                 description: tool.description.unwrap_or_default().into_owned(),
                 parameters: Map::clone(&tool.input_schema),
-            })
-            .collect())
+            }));
+            cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
+            if cursor.is_none() {
+                return Ok(offers);
+            }
+        }
+        Err(format!("has more than {MAX_PAGES} pages of tools"))
     }
 
     /// Ends the session in good order.

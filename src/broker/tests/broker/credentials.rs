@@ -1,18 +1,17 @@
 //! Credentials: asked for on every call, kept out of everything, and withheld when they come back.
 
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use tracing_subscriber::fmt::MakeWriter;
 use turnjail_broker::{
     Broker, BrokerSettings, CallOutcome, CommandTool, Credential, CredentialError,
     CredentialRequest, CredentialSource, EventKind, McpServer, McpTool, McpTransport, Secret, Tool,
 };
 use turnjail_protocol::ToolSpec;
 
+use crate::logs::Logs;
 use crate::support::bench::{Turn, hello, settings, tool};
 use crate::support::{Reply, Upstream};
 
@@ -57,6 +56,11 @@ async fn a_file_is_trimmed_and_read_again_when_it_changes() {
         std::fs::write(&file, bad).unwrap();
         assert_eq!(bearer().await, (502, None));
     }
+    // A pipe that nobody writes to.
+    std::fs::remove_file(&file).unwrap();
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(bearer().await, (502, None));
+    std::fs::remove_file(&file).unwrap();
     std::fs::write(&file, "a key\nwith a line end").unwrap();
     assert_eq!(bearer().await, (502, None));
     std::fs::remove_file(&file).unwrap();
@@ -221,43 +225,6 @@ async fn credentials_under_eight_bytes_are_not_searched_for() {
     let turn = Turn::with(wanted).await;
     assert_eq!(turn.call("/model", &hello()).await.status, 200);
     assert!(logs.text().contains("under 8 bytes") && !logs.text().contains("short12"));
-}
-
-/// Everything that is logged on this thread.
-#[derive(Clone, Default)]
-struct Logs(Arc<Mutex<Vec<u8>>>);
-
-impl Logs {
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(self.clone())
-            .finish();
-        tracing::subscriber::set_default(subscriber)
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl MakeWriter<'_> for Logs {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Write for Logs {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 const SECRET: &str = "very-secret-credential-5f1e";

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod hostile;
+mod logs;
 mod mcp;
 mod network;
 #[path = "../support/mod.rs"]

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use turnjail_broker::{Broker, Credential, McpServer, McpTool, McpTransport};
+use turnjail_broker::{Broker, CommandTool, Credential, McpServer, McpTool, McpTransport, Tool};
+use turnjail_protocol::ToolSpec;
+use turnjail_protocol::limits::TOOL_SPEC_DEPTH;
 
 use super::*;
 use crate::support::{Reply, Upstream};
@@ -122,4 +124,50 @@ async fn declarations_are_checked_with_the_settings_name() {
     server.transport = McpTransport::Stdio { argv: vec!["true".into()], env: BTreeMap::new() };
     server.credential = Credential::Env("PATH".into());
     refuse(server, &["mcp.s.credential", "env"]).await;
+}
+
+#[tokio::test]
+async fn tools_that_name_the_credential_stop_start_up() {
+    const KEY: &str = "sk-very-secret-123456";
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    std::fs::write(&file, KEY).unwrap();
+    for offered in [
+        offer(KEY, json!({})),
+        offer("t", json!({ "description": format!("as {KEY}") })),
+        json!({ "name": "t", "description": KEY, "inputSchema": {} }),
+    ] {
+        let upstream = listing(vec![json!([offered])]).await;
+        let mut server = json_server(&upstream, vec![McpTool::named("t")]);
+        server.credential = Credential::File(file.clone());
+        let error = Broker::start(with(server).await).await.unwrap_err();
+        let text = format!("{error}{error:?}");
+        assert!(text.contains("its own credential") && !text.contains(KEY), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_too_deep_for_a_turn_stop_start_up() {
+    let upstream = Upstream::always(Reply::Hang).await;
+    for (more, starts) in [(0, true), (1, false), (3, false)] {
+        let mut schema = json!({});
+        while 1 + turnjail_protocol::json::depth(&schema) < TOOL_SPEC_DEPTH + more {
+            schema = json!({ "items": schema });
+        }
+        let parameters = Map::from_iter([("items".to_owned(), schema)]);
+        let server =
+            json_server(&upstream, vec![McpTool::named("t").declare("d", parameters.clone())]);
+        let mut with_tool = with(json_server(&upstream, vec![declared("t")])).await;
+        let spec = ToolSpec::new("deep", "d", parameters);
+        with_tool.tools.push(Tool::Command(CommandTool::new(spec, vec!["true".into()])));
+        for settings in [with(server).await, with_tool] {
+            match Broker::start(settings).await {
+                Ok(broker) => {
+                    let specs = [broker.tool_specs(), broker.mcp_specs()[0].tools.clone()];
+                    assert!(starts && specs.concat().iter().all(ToolSpec::is_valid));
+                }
+                Err(error) => assert!(!starts && error.to_string().contains("deep"), "{error}"),
+            }
+        }
+    }
 }

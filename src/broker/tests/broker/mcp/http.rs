@@ -9,10 +9,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use turnjail_broker::{
     Broker, BrokerSettings, Credential, CredentialError, CredentialRequest, CredentialSource,
-    McpScope, McpServer, McpTransport, Secret,
+    McpScope, McpServer, McpTool, McpTransport, Secret,
 };
 
 use super::*;
+use crate::logs::Logs;
 use crate::support::bench::Turn;
 use crate::support::{Received, Reply, Upstream};
 
@@ -211,4 +212,78 @@ async fn every_call_of_a_session_carries_its_own_credential() {
             .collect();
         assert_eq!(channels, ["fake:one", "fake:one", "fake:two", "fake:two"]);
     }
+}
+
+const KEY: &str = "sk-very-secret-123456";
+
+/// A server that sends its credential back in a JSON-RPC error, from the handshake of a number on.
+async fn echoing(from: usize, status: u16) -> Upstream {
+    let handshakes = AtomicUsize::new(0);
+    Upstream::start(move |request| {
+        let id = request.body["id"].clone();
+        let method = request.body["method"].as_str().unwrap_or_default();
+        let refuses = match method {
+            "initialize" => handshakes.fetch_add(1, Ordering::SeqCst) >= from,
+            _ => true,
+        };
+        let reply = if method.starts_with("notifications/") || id.is_null() {
+            typed(202, "text/plain", b"")
+        } else if refuses {
+            let text = format!("bad token {}", request.headers["authorization"]);
+            let error = json!({ "code": -32042, "message": text, "data": text });
+            let body = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+            typed(status, "application/json", body.to_string().as_bytes())
+        } else {
+            let info = json!({ "name": "x", "version": "1" });
+            let result = json!({
+                "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": info,
+            });
+            let body = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+            typed(200, "application/json", body.to_string().as_bytes())
+        };
+        std::future::ready(reply)
+    })
+    .await
+}
+
+async fn with_key(upstream: &Upstream) -> BrokerSettings {
+    let mut wanted = over_http(upstream).await;
+    wanted.mcp[0].credential = Credential::Source(Arc::new(Fixed));
+    wanted
+}
+
+struct Fixed;
+
+#[async_trait]
+impl CredentialSource for Fixed {
+    async fn credential(
+        &self,
+        _: CredentialRequest<'_>,
+    ) -> Result<Option<Secret>, CredentialError> {
+        Ok(Some(Secret::new(KEY)))
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_a_server_sends_back_is_in_no_error_or_log() {
+    let logs = Logs::default();
+    let _guard = logs.listen();
+    for status in [200, 401] {
+        // The first handshake, and the list of tools after it.
+        for from in [0, 1] {
+            let upstream = echoing(from, status).await;
+            let mut wanted = with_key(&upstream).await;
+            wanted.mcp[0].tools = vec![McpTool::named("t")];
+            let error = Broker::start(wanted).await.unwrap_err();
+            let text = format!("{error}{error:?}");
+            assert!(text.contains("-32042") && !text.contains(KEY), "{text}");
+        }
+        // A later handshake, in the middle of a turn.
+        let upstream = echoing(1, status).await;
+        let mut turn = Turn::with(with_key(&upstream).await).await;
+        assert_eq!(ask(&mut turn).await.0, 502);
+    }
+    let logged = logs.ours();
+    assert!(logged.iter().any(|line| line.contains("-32042")), "{logged:?}");
+    assert!(logged.iter().all(|line| !line.contains(KEY)), "{logged:?}");
 }

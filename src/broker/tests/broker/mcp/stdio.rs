@@ -4,18 +4,24 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use turnjail_broker::{Broker, CallOutcome, McpServer, McpTransport};
+use turnjail_broker::{Broker, CallOutcome, McpServer, McpTool, McpTransport};
 
 use super::*;
 use crate::support::bench::Turn;
 
 /// A server in shell: the handshake is done for it, `calls` says what happens on a call of id `$id`.
 fn shell_server(calls: &str) -> McpServer {
+    listing_server(":", calls)
+}
+
+/// The same; `list` says what happens when it is asked for its tools.
+fn listing_server(list: &str, calls: &str) -> McpServer {
     let script = format!(
         r#"while read -r line; do
             id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
             case "$line" in
             *'"method":"initialize"'*) echo '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"1"}}}}}}';;
+            *'"method":"tools/list"'*) {list};;
             *'"method":"tools/call"'*) {calls}
             esac
         done"#
@@ -138,4 +144,58 @@ async fn a_session_that_nobody_uses_ends_after_five_minutes() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("it goes on");
+}
+
+/// A server whose tool is declared by name, so that it is asked for it at start-up.
+fn asked(list: &str) -> McpServer {
+    let mut server = listing_server(list, ":;");
+    server.tools = vec![McpTool::named("t")];
+    server
+}
+
+#[tokio::test]
+async fn a_child_that_is_silent_about_its_tools_stops_start_up_in_half_a_minute() {
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("asked");
+    let settings = with(asked(&format!("touch {}", mark.display()))).await;
+    let starting = tokio::spawn(Broker::start(settings));
+    while !mark.exists() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+    let ended = tokio::time::timeout(Duration::from_secs(10), starting).await.expect("it hangs");
+    let text = ended.unwrap().unwrap_err().to_string();
+    assert!(text.contains("MCP server s") && text.contains("30 s"), "{text}");
+}
+
+#[tokio::test]
+async fn a_child_whose_list_has_no_end_stops_start_up() {
+    let page =
+        r#"echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[],"nextCursor":"'"$id"'"}}'"#;
+    let error = Broker::start(with(asked(page)).await).await.unwrap_err();
+    assert!(error.to_string().contains("pages"), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_child_says_is_in_no_error() {
+    const KEY: &str = "sk-very-secret-123456";
+    let refusal = r#"echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32042,"message":"bad '"$KEY"'","data":"'"$KEY"'"}}'"#;
+    let list = asked(refusal);
+    let mut handshake = asked(refusal);
+    let script = format!(
+        r#"read -r line; id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p'); {refusal}; cat >/dev/null"#
+    );
+    handshake.transport = McpTransport::Stdio {
+        argv: ["sh", "-c", &script].map(str::to_owned).to_vec(),
+        env: BTreeMap::new(),
+    };
+    for mut server in [list, handshake] {
+        let McpTransport::Stdio { env, .. } = &mut server.transport else { unreachable!() };
+        env.insert("KEY".into(), KEY.into());
+        let error = Broker::start(with(server).await).await.unwrap_err();
+        let text = format!("{error}{error:?}");
+        assert!(text.contains("-32042") && !text.contains(KEY), "{text}");
+    }
 }
