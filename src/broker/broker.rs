@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument;
 use turnjail_protocol::{McpSpec, ToolSpec};
 
 use crate::error::{ListenError, SetupError};
@@ -54,7 +55,8 @@ impl Broker {
     }
 
     /// Listens for one turn on a new socket of mode 0600 at `socket`, in a directory that only the host's
-    /// user may enter. Nothing may be there yet.
+    /// user may enter. Nothing may be there yet. What is logged of the turn stands in the `tracing` span that
+    /// this is called in.
     ///
     /// # Errors
     /// The socket cannot be made: the path is taken or too long, or descriptors or space have run out.
@@ -66,7 +68,8 @@ impl Broker {
         let state = Arc::new(TurnState::new(Arc::clone(&self.shared), context));
         let bound = listener::bind(socket)?;
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(listener::serve(bound, Arc::clone(&state), stop.clone()));
+        let serving = listener::serve(bound, Arc::clone(&state), stop.clone());
+        let serving = tokio::spawn(serving.in_current_span());
         Ok(TurnBroker { state, serving, end: (cancel.drop_guard(), stop.drop_guard()) })
     }
 }

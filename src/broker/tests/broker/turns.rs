@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
+use tracing::Instrument;
 use turnjail_broker::{Broker, CallOutcome, CallRoute, EventKind};
 
+use crate::logs::Logs;
 use crate::support::bench::{Turn, hello, settings, tool};
 use crate::support::{Reply, Upstream, call, post};
 
@@ -213,4 +215,19 @@ async fn a_reader_that_does_not_read_slows_nothing() {
     }
     assert_eq!(read + events.missed(), 1000);
     assert!(read > 0 && events.missed() > 0);
+}
+
+#[tokio::test]
+async fn what_is_logged_of_a_turn_stands_in_the_callers_span() {
+    let logs = Logs::default();
+    let _guard = logs.listen();
+    let upstream = Upstream::always(Reply::json(500, &json!({}))).await;
+    let broker = Broker::start(settings(&upstream)).await.unwrap();
+    let before = logs.ours().len();
+    let turn = Turn::open(&broker).instrument(tracing::info_span!("turn", id = "turn-77")).await;
+    assert_eq!(turn.call("/model", &hello()).await.status, 502);
+    turn.broker.close().await;
+    let lines = logs.ours().split_off(before);
+    assert!(lines.iter().any(|line| line.contains("a call failed")), "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("turn-77")), "{lines:?}");
 }
