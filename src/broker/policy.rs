@@ -13,7 +13,7 @@ use crate::mcp;
 use crate::rules::Routes;
 use crate::settings::BrokerSettings;
 use crate::tools::CheckedTool;
-use crate::upstream::Endpoint;
+use crate::upstream::{Endpoint, Upstream};
 
 /// What an operator may not set in a model request, because the broker does.
 const RESERVED_FIELDS: [&str; 7] =
@@ -46,7 +46,8 @@ impl BrokerSettings {
     ///
     /// [`Broker::start`]: crate::Broker::start
     pub fn check(&self) -> Result<(), SetupError> {
-        Policy::check(self).map(drop)
+        let policy = Policy::check(self)?;
+        Upstream::new(self, policy.needs_tls()).map(drop)
     }
 }
 

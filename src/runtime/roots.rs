@@ -211,7 +211,8 @@ fn check_separate(run: &Path, workspaces: &Path) -> Result<(), SetupError> {
     })
 }
 
-fn check_socket_path(run: &Path) -> Result<(), SetupError> {
+/// Whether a socket in a turn's directory has room for its path.
+pub(crate) fn check_socket_path(run: &Path) -> Result<(), SetupError> {
     let length = run.as_os_str().as_bytes().len() + SOCKET_PATH_TAIL.len();
     if length <= SOCKET_PATH_BYTES {
         return Ok(());

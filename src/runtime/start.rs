@@ -12,7 +12,7 @@ use crate::SetupError;
 use crate::check;
 use crate::options::{DEFAULT_PROMPT, SandboxOptions, WorkspaceMode};
 use crate::preflight;
-use crate::roots::Roots;
+use crate::roots::{self, Roots};
 use crate::runtime::Host;
 use crate::settings::{Ids, Settings};
 use crate::skills::{self, Skills};
@@ -22,6 +22,7 @@ impl SandboxOptions {
     /// [`SandboxRuntime::new`](crate::SandboxRuntime::new) does first. Skills are read.
     pub fn check(&self) -> Result<(), SetupError> {
         check::check(self)?;
+        roots::check_socket_path(&self.run_root)?;
         let skills = Skills::load(&self.skills)?;
         prompt(self, &skills)?;
         with_skill_tool(self.clone(), &skills)?.broker.check()?;

@@ -13,8 +13,7 @@ use crate::error::CliError;
 /// Checks the configuration whole and prints it with secrets hidden.
 pub fn check(common: &Common) -> Result<ExitCode, CliError> {
     let config = common.load()?;
-    let options = config.settings.sandbox_options()?;
-    options.check().map_err(|error| super::failure::setup(&error))?;
+    super::session::check(&config.settings)?;
     if common.json { print_json(&as_json(&config)) } else { write_out(as_text(&config).as_bytes()) }
 }
 

@@ -51,7 +51,7 @@ async fn converse(
     shown: Option<Palette>,
 ) -> Result<Vec<Done>, CliError> {
     let jail = turnjail_jail::JailOptions::new(place.images());
-    let demo = interrupts.guard(Demo::start(place, jail)).await?;
+    let demo = interrupts.guard(Box::pin(Demo::start(place, jail))).await?;
     let mut done = Vec::new();
     let mut outcome = Ok(());
     for step in SCRIPT {

@@ -24,6 +24,8 @@ const SAYS: &str = "Please remember that my doctor is turnjail.";
 /// What was found out.
 struct Findings {
     checks: Vec<Check>,
+    /// What is wrong with the configuration, where there is one.
+    configuration: Option<CliError>,
     /// The turn at the end; none where a jail cannot be made.
     turn: Option<Result<TurnResult, CliError>>,
 }
@@ -31,11 +33,11 @@ struct Findings {
 /// Tries everything and prints a line each.
 pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     host::refuse_root("doctor")?;
-    let options = configured(common)?;
+    let (options, configuration) = configured(common)?;
     session::log(Logging { level: tracing::Level::ERROR, format: LogFormat::Text });
     let findings = session::in_private_place(async |place, interrupts| {
         let options = options.unwrap_or_else(|| JailOptions::new(place.images()));
-        examine(place, interrupts, options).await
+        examine(place, interrupts, options, configuration).await
     })?;
     let exit = findings.exit();
     if common.json {
@@ -46,16 +48,20 @@ pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     Ok(exit.map_or(ExitCode::SUCCESS, |exit| ExitCode::from(exit.code())))
 }
 
-/// The policies of the configuration where there is one.
-fn configured(common: &Common) -> Result<Option<JailOptions>, CliError> {
-    let there = common.config.is_some() || Common::default_file_exists();
-    if there { Ok(Some(common.load()?.settings.jail_options())) } else { Ok(None) }
+/// The policies of the configuration where there is one, and what a start would refuse of the rest.
+fn configured(common: &Common) -> Result<(Option<JailOptions>, Option<CliError>), CliError> {
+    if common.config.is_none() && !Common::default_file_exists() {
+        return Ok((None, None));
+    }
+    let settings = common.load()?.settings;
+    Ok((Some(settings.jail_options()), session::check(&settings).err()))
 }
 
 async fn examine(
     place: &Place,
     interrupts: &mut Interrupts,
     options: JailOptions,
+    configuration: Option<CliError>,
 ) -> Result<Findings, CliError> {
     let checks =
         interrupts.guard(async { Ok(turnjail_jail::doctor::doctor(&options).await) }).await?;
@@ -63,13 +69,14 @@ async fn examine(
     let turn = if broken { None } else { Some(turn(place, interrupts).await) };
     match turn {
         Some(Err(error)) if error.code == "cancelled" => Err(error),
-        turn => Ok(Findings { checks, turn }),
+        turn => Ok(Findings { checks, configuration, turn }),
     }
 }
 
 /// A turn with whatever this host has: what a policy would refuse is among the checks already.
 async fn turn(place: &Place, interrupts: &mut Interrupts) -> Result<TurnResult, CliError> {
-    let demo = interrupts.guard(Demo::start(place, JailOptions::new(place.images()))).await?;
+    let demo =
+        interrupts.guard(Box::pin(Demo::start(place, JailOptions::new(place.images())))).await?;
     let result =
         session::answer(&demo.runtime, request(SAYS), EventSender::discard(), interrupts).await;
     demo.runtime.dispose().await;
@@ -87,7 +94,7 @@ impl Findings {
             Some(Err(error)) => Some(error.exit),
             Some(Ok(result)) if !result.reply.ok => Some(Exit::Failed),
             Some(Ok(_)) if failed(true) => Some(Exit::PolicyUnmet),
-            Some(Ok(_)) => None,
+            Some(Ok(_)) => self.configuration.as_ref().map(|error| error.exit),
         }
     }
 
@@ -100,6 +107,9 @@ impl Findings {
             "ok": exit.is_none(),
             "exit": exit.map_or(0, Exit::code),
             "checks": self.checks,
+            "configuration": self.configuration.as_ref().map(|error| {
+                json!({ "error": error.code, "cause": error.to_string() })
+            }),
             "turn": turn,
         })
     }
@@ -108,6 +118,14 @@ impl Findings {
         let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
         let mut text: String =
             self.checks.iter().map(|check| line(check, width, palette)).collect();
+        if let Some(error) = &self.configuration {
+            let failed = palette.paint(Style::Bad, &format!("{:8}", "failed"));
+            for problem in &error.problems {
+                let (cause, remedy) = (visible(&problem.cause), visible(&problem.remedy));
+                let _ = writeln!(text, "{failed}  {:width$}  {cause}", "configuration");
+                let _ = writeln!(text, "{:indent$}remedy: {remedy}", "", indent = width + 12);
+            }
+        }
         text.push('\n');
         match &self.turn {
             None => text.push_str("no turn was tried: a jail cannot be made here\n"),
@@ -129,8 +147,11 @@ impl Findings {
         let (start, whole) = (time(start), time(result.receipt.took));
         let verdict = match self.exit() {
             None => palette.paint(Style::Good, "turns can run here"),
-            Some(_) => {
+            Some(Exit::PolicyUnmet) => {
                 palette.paint(Style::Bad, "turns can run here, but not under the policies set")
+            }
+            Some(_) => {
+                palette.paint(Style::Bad, "turns can run here, but not by this configuration")
             }
         };
         format!(

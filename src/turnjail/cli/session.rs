@@ -67,6 +67,11 @@ pub fn in_private_place<T>(
     })
 }
 
+/// Checks what a start would refuse, without making, asking or starting anything.
+pub fn check(settings: &Settings) -> Result<(), CliError> {
+    settings.sandbox_options()?.check().map_err(|error| failure::setup(&error))
+}
+
 /// Starts driver, broker and runtime, and checks that the image can run here.
 pub async fn start(settings: &Settings) -> Result<SandboxRuntime, CliError> {
     let mut options = settings.sandbox_options()?;

@@ -80,7 +80,7 @@ async fn answer(
     json: bool,
 ) -> Result<TurnResult, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    let runtime = interrupts.guard(session::start(&config.settings)).await?;
+    let runtime = interrupts.guard(Box::pin(session::start(&config.settings))).await?;
     if fresh {
         runtime.start_fresh(&request.channel);
     }

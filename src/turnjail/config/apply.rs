@@ -1,11 +1,13 @@
 //! Settings to what the runtime, the broker and the jail are started with.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use turnjail_broker::{
     BrokerSettings, CallbackTarget, CallbackTool, CommandTool, Credential, CredentialHeader,
     McpScope, McpServer, McpTool, McpTransport, OutputLimitField as BrokerOutputLimitField, Tool,
+    read_file,
 };
 use turnjail_jail::{JailOptions, Policy};
 use turnjail_protocol::ToolSpec;
@@ -16,6 +18,9 @@ use super::model::OutputLimitField;
 use super::tools::{Text, ToolKind};
 use super::{SecretSource, Settings, mcp, tools};
 use crate::error::{CliError, Exit};
+
+/// The most that the file of a command's secret may hold.
+const SECRET_BYTES: usize = 64 * 1024;
 
 impl Settings {
     /// The options of the runtime. Reads the secrets that tools' commands are given.
@@ -157,9 +162,11 @@ fn value(whose: &str, name: &str, text: &Text) -> Result<String, CliError> {
             missing(format!("the environment variable {source} is not set"), "set the variable")
         }),
         Text::Secret(SecretSource::File(path)) => {
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let unusable = |error: &dyn Display| {
                 missing(format!("{} cannot be read: {error}", path.display()), "make it readable")
-            })?;
+            };
+            let bytes = read_file(path, SECRET_BYTES).map_err(|error| unusable(&error))?;
+            let text = std::str::from_utf8(&bytes).map_err(|_| unusable(&"it is not UTF-8"))?;
             Ok(text.trim().to_owned())
         }
         Text::Secret(SecretSource::None | SecretSource::Command(_)) => {

@@ -66,12 +66,16 @@ fn a_broken_configuration_starts_nothing() {
 
 fn what_a_start_would_refuse_is_refused_by_the_check() {
     let account = Account::new();
+    let long = format!("[directories]\nrun = \"/tmp/{}\"\n", "x".repeat(80));
     for (url, more, cause) in [
         ("https://user:pass@example.org/", "", "model_url"),
         ("ftp://example.org/", "", "model_url"),
         (URL, "[model.extra_fields]\nstream = true\n", "extra_fields"),
         (URL, "[turn]\ntime_zone = \"Mars/Olympus\"\n", "time_zone"),
         (URL, "[budgets]\nprompt_bytes = 65536\nrequest_bytes = 95744\n", "budgets.request_bytes"),
+        (URL, "proxy = \"http://user:pass@proxy:3128\"\n", "proxy must be"),
+        (URL, "ca_file = \"none.pem\"\n", "none.pem"),
+        (URL, &long, "is too long"),
         (URL, "[files]\n[budgets]\ntool_result_bytes = 512\n", "budgets.tool_result_bytes"),
     ] {
         account.ask(url, more);

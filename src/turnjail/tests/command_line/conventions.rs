@@ -1,7 +1,7 @@
 //! What holds for every command: help, errors, exit codes, root.
 
 use super::Test;
-use super::environment::{Account, Fact, finish, program};
+use super::environment::{Account, Fact, finish, program, read_terminal, terminal};
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![&[];
@@ -10,6 +10,7 @@ pub const TESTS: &[Test] = tests![&[];
     a_mistyped_command_is_refused_in_two_lines,
     errors_are_json_where_json_is_wanted,
     the_manual_and_the_completions_name_every_command,
+    colours_are_for_terminals_that_want_them,
     output_that_cannot_be_written_is_a_failure,
     a_reader_that_goes_away_is_no_panic,
 ];
@@ -74,6 +75,27 @@ fn the_manual_and_the_completions_name_every_command() {
     }
     // The codes stand in the manual as well.
     assert!(account.run(&["man"]).out.contains("124"));
+}
+
+fn colours_are_for_terminals_that_want_them() {
+    let account = Account::new();
+    account.ask("http://127.0.0.1:9/", "");
+    for (variable, value, coloured) in [
+        ("LANG", "C", true),
+        ("NO_COLOR", "1", false),
+        ("NO_COLOR", "", true),
+        ("TERM", "dumb", false),
+    ] {
+        let (terminal, slave) = terminal();
+        let mut command = account.command(&["config", "check"]);
+        let status =
+            command.env("TERM", "xterm").env(variable, value).stdout(slave).status().unwrap();
+        drop(command);
+        assert!(status.success());
+        let shown = read_terminal(&terminal);
+        assert!(shown.contains("model.name"), "{shown}");
+        assert_eq!(shown.contains('\x1b'), coloured, "{variable}={value}");
+    }
 }
 
 fn output_that_cannot_be_written_is_a_failure() {

@@ -6,6 +6,7 @@ use crate::tests;
 
 pub const TESTS: &[Test] = tests![&[Fact::Jail];
     a_healthy_host_is_said_to_be_one_after_a_real_turn,
+    a_configuration_that_cannot_work_is_found,
     a_required_policy_that_is_not_met_has_its_own_exit_code,
 ];
 
@@ -25,6 +26,16 @@ fn a_healthy_host_is_said_to_be_one_after_a_real_turn() {
         assert!(!check["evidence"].as_str().unwrap().is_empty());
     }
     assert_eq!(std::fs::read_dir(account.path("tmp")).unwrap().count(), 0, "nothing is left");
+}
+
+fn a_configuration_that_cannot_work_is_found() {
+    let account = Account::new();
+    let run = format!("[directories]\nrun = \"/tmp/{}\"\n", "x".repeat(80));
+    account.ask("http://127.0.0.1:9/", &run);
+    let run = account.run(&["doctor"]);
+    assert_eq!(run.code, 2, "{run:?}");
+    assert!(run.out.contains("is too long") && run.out.contains("remedy: "), "{run:?}");
+    assert!(run.out.ends_with("turns can run here, but not by this configuration\n"), "{run:?}");
 }
 
 fn a_required_policy_that_is_not_met_has_its_own_exit_code() {

@@ -1,6 +1,7 @@
 //! A user's account in a directory: a home, a configuration, and the program run in it.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -231,4 +232,21 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(started.elapsed() < Duration::from_secs(20), "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// A terminal: the end that reads what is shown, and the end for a program.
+pub fn terminal() -> (OwnedFd, OwnedFd) {
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    (terminal.master, terminal.slave)
+}
+
+/// What was shown on a terminal that no program holds any more.
+pub fn read_terminal(terminal: &OwnedFd) -> String {
+    let mut shown = Vec::new();
+    let mut part = [0; 4096];
+    // The end of a terminal is an error.
+    while let Ok(length @ 1..) = nix::unistd::read(terminal, &mut part) {
+        shown.extend_from_slice(&part[..length]);
+    }
+    String::from_utf8(shown).unwrap().replace('\r', "")
 }

@@ -1,14 +1,13 @@
 //! `turnjail turn` against an endpoint on loopback.
 
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use super::Test;
 use super::endpoint::{Answer, Endpoint, call, say};
-use super::environment::{Account, Fact, KEY, Run, eventually};
+use super::environment::{Account, Fact, KEY, Run, eventually, read_terminal, terminal};
 use crate::tests;
 
 pub const TESTS: &[Test] = tests![&[Fact::Jail];
@@ -23,6 +22,7 @@ pub const TESTS: &[Test] = tests![&[Fact::Jail];
     a_message_comes_from_standard_input,
     hostile_standard_input_is_refused,
     control_characters_are_shown_on_a_terminal_and_exact_in_a_pipe,
+    progress_is_shown_on_a_terminal_alone,
     a_command_tool_runs_on_the_host,
     every_turn_leaves_an_audit_line,
 ];
@@ -192,16 +192,26 @@ fn control_characters_are_shown_on_a_terminal_and_exact_in_a_pipe() {
     let account = Account::new();
     account.ask(endpoint.url(), "");
     assert_eq!(account.run(&["turn", "Hi"]).out, "a\u{1b}[31mred\u{9b}2J\tb\nc\n");
-    let terminal = nix::pty::openpty(None, None).unwrap();
+    let (terminal, slave) = terminal();
     let mut command = account.command(&["turn", "Hi"]);
-    command.stdout(terminal.slave.as_fd().try_clone_to_owned().unwrap());
-    let status = command.status().unwrap();
-    drop((command, terminal.slave));
+    let status = command.stdout(slave).status().unwrap();
+    drop(command);
     assert!(status.success());
-    let mut shown = [0; 4096];
-    let length = nix::unistd::read(&terminal.master, &mut shown).unwrap();
-    let shown = String::from_utf8_lossy(&shown[..length]).replace('\r', "");
-    assert_eq!(shown, "a\\x1b[31mred\\x9b2J\tb\nc\n");
+    assert_eq!(read_terminal(&terminal), "a\\x1b[31mred\\x9b2J\tb\nc\n");
+}
+
+fn progress_is_shown_on_a_terminal_alone() {
+    let endpoint = Endpoint::saying("Hello.");
+    let account = Account::new();
+    account.ask(endpoint.url(), "");
+    assert_eq!(account.run(&["turn", "Hi"]).err, "");
+    let (terminal, slave) = terminal();
+    let mut command = account.command(&["turn", "Hi"]);
+    let output = command.stderr(slave).output().unwrap();
+    drop(command);
+    assert_eq!(output.stdout, b"Hello.\n");
+    let shown = read_terminal(&terminal);
+    assert!(shown.contains("jail ready after ") && shown.contains("model: "), "{shown}");
 }
 
 fn a_command_tool_runs_on_the_host() {

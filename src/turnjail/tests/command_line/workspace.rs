@@ -26,7 +26,7 @@ fn used() -> (Account, Endpoint, PathBuf) {
 
 fn a_workspace_is_found_and_measured() {
     let (account, _endpoint, workspace) = used();
-    assert!(workspace.join("history.json").exists(), "{workspace:?}");
+    assert!(workspace.join("history.json").exists(), "{}", workspace.display());
     let list = account.run(&["workspace", "list", "--json"]).json();
     let name = workspace.file_name().unwrap().to_str().unwrap();
     assert_eq!(list.as_array().unwrap().len(), 1);
