@@ -4,7 +4,7 @@ use hyper::header::HeaderMap;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::pin::{LIST_TIMEOUT, MAX_PAGES, Offer, read_page, refuse_reflected};
+use super::pin::{LIST_TIMEOUT, MAX_PAGES, Offer, read_page, without_secret};
 use super::server::answer;
 use crate::call::{Call, Failure};
 use crate::credential::{CredentialRequest, Slot};
@@ -67,12 +67,7 @@ impl JsonLink {
             };
             match read_page(page, &mut offers)? {
                 Some(cursor) => params = json!({ "cursor": cursor }),
-                None => {
-                    if let Some(secret) = asked_with {
-                        refuse_reflected(&offers, &secret)?;
-                    }
-                    return Ok(offers);
-                }
+                None => return without_secret(offers, asked_with.as_ref()),
             }
         }
         Err(format!("has more than {MAX_PAGES} pages of tools"))

@@ -58,11 +58,12 @@ fn read_offer(tool: Value) -> Option<Offer> {
 }
 
 /// Refuses offers that hold the credential the server was asked with: they would be shown to every guest.
-pub(super) fn refuse_reflected(offers: &[Offer], secret: &Secret) -> Result<(), String> {
-    if secret.expose().len() < SHORTEST_CHECKED {
-        return Ok(());
-    }
-    let patterns = [Pattern::new(secret)];
+pub(super) fn without_secret(
+    offers: Vec<Offer>,
+    secret: Option<&Secret>,
+) -> Result<Vec<Offer>, String> {
+    let searched = secret.filter(|secret| secret.expose().len() >= SHORTEST_CHECKED);
+    let patterns: Vec<Pattern> = searched.map(Pattern::new).into_iter().collect();
     let reflects = |offer: &Offer| {
         let shown = json!([offer.name, offer.description, offer.parameters]);
         reflect::holds_any(&shown, &patterns)
@@ -70,7 +71,7 @@ pub(super) fn refuse_reflected(offers: &[Offer], secret: &Secret) -> Result<(), 
     if offers.iter().any(reflects) {
         return Err("names its own credential in what it says of its tools".to_owned());
     }
-    Ok(())
+    Ok(offers)
 }
 
 /// Gives every declared tool its specification.

@@ -56,7 +56,9 @@ pub enum McpTransport {
         /// A URL under the same rules as the model's.
         url: String,
     },
-    /// A program on the host that speaks over its standard input and output.
+    /// A program on the host that speaks over its standard input and output. It gets up to two seconds to
+    /// end once its input is closed, then its process group is killed. A host that is killed itself (`SIGKILL`) closes
+    /// the input and can do no more: a server that does not end then, as the protocol asks, goes on.
     #[cfg(feature = "mcp-client")]
     Stdio {
         /// The program and its arguments, without a shell.

@@ -21,6 +21,10 @@ const CONTEXT_VARIABLE: &str = "TURNJAIL_CONTEXT";
 /// A program started for each call. Its input is JSON on standard input, its result what it prints: at most
 /// 1 MiB of UTF-8. `TURNJAIL_CONTEXT` tells it channel, space, speaker and size of result as JSON. It runs
 /// at `/`; an exit code other than 0 is a failure.
+///
+/// Its process group is killed when the call ends for any reason but one: a host that is killed itself
+/// (`SIGKILL`) leaves a program of a call in flight behind. Its input has ended by then and its output leads
+/// nowhere, but it goes on until it notices or ends; see the crate's documentation.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CommandTool {

@@ -13,7 +13,7 @@ use super::session::{CallFault, Session};
 use crate::call::{Call, Failure};
 use crate::credential::{CredentialRequest, Slot};
 use crate::events::CallOutcome;
-use crate::mcp::pin::{Offer, refuse_reflected};
+use crate::mcp::pin::{Offer, without_secret};
 use crate::mcp::server::answer;
 use crate::mcp::settings::McpScope;
 use crate::turn::Principal;
@@ -77,9 +77,7 @@ impl Pool {
         };
         let session = self.dialer.dial(upstream, authorization).await?;
         let offers = if list { session.list_tools().await? } else { Vec::new() };
-        if let Some(secret) = secret {
-            refuse_reflected(&offers, &secret)?;
-        }
+        let offers = without_secret(offers, secret.as_ref())?;
         match self.scope {
             McpScope::Host => {
                 if let Ok(place) = self.place("") {
