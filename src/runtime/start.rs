@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 use turnjail_broker::Broker;
@@ -37,6 +38,7 @@ pub(crate) async fn start(
 ) -> Result<Host, SetupError> {
     let ids = Ids::of_process()?;
     check::check(&options)?;
+    mention_descriptors();
     let skills = Skills::load(&options.skills)?;
     let prompt = prompt(&options, &skills)?;
     let options = with_skill_tool(options, &skills)?;
@@ -59,6 +61,20 @@ pub(crate) async fn start(
         turns: TaskTracker::new(),
         tokio: Handle::current(),
     })
+}
+
+/// Each running turn takes some descriptors. Raising the limit is for the program, since other parts of
+/// it may rely on the low one; a library only says so.
+fn mention_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        tracing::warn!(
+            soft,
+            hard,
+            "open files are limited below what this process may have; raise the soft limit to run many turns at once"
+        );
+    }
 }
 
 /// The prompt with the index of skills. Over its budget it stops start-up where the operator set one or
