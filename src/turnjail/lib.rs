@@ -40,20 +40,22 @@
 #![deny(missing_docs)]
 
 pub use turnjail_broker::{
-    BrokerSettings, CallOutcome, CallRoute, CallSummary, CallbackTarget, CallbackTool, CommandTool,
-    Credential, CredentialError, CredentialHeader, CredentialRequest, CredentialSource, Event,
-    EventKind, EventReceiver, EventSender, HostTool, McpScope, McpServer, McpTool, McpTransport,
-    OutputLimitField, Principal, Secret, Tool, ToolContext, ToolError, event_channel,
+    BrokerSettings, CallOutcome, CallRecord, CallRoute, CallSummary, CallbackTarget, CallbackTool,
+    CommandTool, Credential, CredentialError, CredentialHeader, CredentialRequest,
+    CredentialSource, Event, EventKind, EventReceiver, EventSender, HostTool, McpScope, McpServer,
+    McpTool, McpTransport, OutputLimitField, Principal, Secret, TokenUsage, Tool, ToolContext,
+    ToolError, event_channel,
 };
 pub use turnjail_driver::{
     ContainerDriver, ContainerSpec, DriverError, ExitReason, ImageProtocol, Limit, Limits, Outcome,
     Progress, Receipt, Timing, Usage, Wall, WallState,
 };
 pub use turnjail_images::{BUILTIN as BUILTIN_IMAGE, Image, ImageError, ImageStore};
-pub use turnjail_jail::{JailDriver, JailOptions, Policy};
+pub use turnjail_jail::{JailDriver, JailOptions, Policy, doctor};
 pub use turnjail_protocol::{Budgets, Files, Reply, ToolSpec};
 pub use turnjail_runtime::{
     AuditLog, AuditRecord, AuditSink, DEFAULT_PROMPT, Load, PendingTurn, SandboxOptions,
-    SandboxRuntime, SetupError, Speaker, TurnError, TurnReceipt, TurnRequest, TurnResult,
-    WorkspaceMode,
+    SandboxRuntime, SetupError, Speaker, TurnDirectories, TurnError, TurnReceipt, TurnRequest,
+    TurnResult, WorkspaceInfo, WorkspaceMode, WorkspaceSize, Workspaces, channel_state,
+    channel_workspace, guild_workspace, turn_directories,
 };

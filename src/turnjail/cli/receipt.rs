@@ -23,6 +23,8 @@ pub fn as_json(receipt: &TurnReceipt) -> Value {
             "failed": calls.failed,
             "request_bytes": calls.request_bytes,
             "answer_bytes": calls.answer_bytes,
+            "tokens": calls.tokens,
+            "each": calls.ended,
         },
         "run": receipt.run,
     })

@@ -99,26 +99,15 @@ fn resolve(
 fn read(file: &Path) -> Result<String, CliError> {
     let refuse = |cause: String, remedy: &str| CliError::new(Exit::Usage, "config", cause, remedy);
     let shown = file.display();
-    let metadata = std::fs::metadata(file).map_err(|error| {
+    let bytes = turnjail_broker::read_file(file, document::FILE_BYTES).map_err(|error| {
         refuse(
             format!("the configuration {shown} cannot be read: {error}"),
             "copy turnjail.example.toml there, or name another file with --config",
         )
     })?;
-    if !metadata.is_file() {
-        return Err(refuse(format!("the configuration {shown} is not a file"), "name a TOML file"));
-    }
-    if metadata.len() > document::FILE_BYTES as u64 {
-        return Err(refuse(
-            format!("the configuration {shown} has more than {} bytes", document::FILE_BYTES),
-            "name a TOML file; turnjail.example.toml shows how one looks",
-        ));
-    }
-    std::fs::read_to_string(file).map_err(|error| {
-        refuse(
-            format!("the configuration {shown} cannot be read: {error}"),
-            "make it readable UTF-8 text",
-        )
+    let text = std::str::from_utf8(&bytes).map(str::to_owned);
+    text.map_err(|_| {
+        refuse(format!("the configuration {shown} is not UTF-8"), "save the file as UTF-8 text")
     })
 }
 

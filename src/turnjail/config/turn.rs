@@ -105,15 +105,11 @@ fn prompt(section: &Section<'_>, base: &Base<'_>) -> Result<Option<String>, ()> 
         section.find(origin, "turn.prompt and turn.prompt_file are both set", "keep one of them");
         return Err(());
     }
-    let read = std::fs::metadata(&file).map_err(|error| error.to_string()).and_then(|metadata| {
-        if !metadata.is_file() {
-            return Err("it is not a file".to_owned());
-        }
-        if metadata.len() > PROMPT_BYTES as u64 {
-            return Err(format!("it has more than {PROMPT_BYTES} bytes"));
-        }
-        std::fs::read_to_string(&file).map_err(|error| error.to_string())
-    });
+    let read = turnjail_broker::read_file(&file, PROMPT_BYTES)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| {
+            std::str::from_utf8(&bytes).map(str::to_owned).map_err(|error| error.to_string())
+        });
     read.map(Some).map_err(|reason| {
         section.find(
             origin,

@@ -1,5 +1,6 @@
 //! Ctrl-C, SIGTERM and kill -9: what is left of a turn afterwards is nothing.
 
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
@@ -31,8 +32,15 @@ fn waiting() -> Waiting {
     let endpoint = Endpoint::new(|_, _| Answer::Silence);
     let account = Account::new();
     account.ask(endpoint.url(), "");
-    let child = account.command(&["turn", "Hi"]).process_group(0).spawn().unwrap();
-    eventually("the turn asks the model", || !endpoint.asked().is_empty());
+    let mut child = account.command(&["turn", "Hi"]).process_group(0).spawn().unwrap();
+    eventually("the turn asks the model", || {
+        if child.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("it ended by itself: {said}");
+        }
+        !endpoint.asked().is_empty()
+    });
     let family = descendants(child.id() as i32);
     assert!(family.len() >= 2, "warden and worker at least: {family:?}");
     assert_eq!(account.run_directories().len(), 1);
