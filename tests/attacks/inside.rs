@@ -26,7 +26,9 @@ pub const TESTS: &[Test] = &[
 ];
 
 fn identity() {
-    PROFILES.iter().for_each(|&profile| identity_of(profile));
+    for &profile in PROFILES {
+        identity_of(profile);
+    }
 }
 
 fn identity_of(profile: Profile) {
@@ -79,7 +81,9 @@ fn init() {
 }
 
 fn namespaces() {
-    PROFILES.iter().for_each(|&profile| namespaces_of(profile));
+    for &profile in PROFILES {
+        namespaces_of(profile);
+    }
 }
 
 fn namespaces_of(profile: Profile) {
@@ -111,7 +115,9 @@ fn mount_table(process: &Process) -> Vec<Mount> {
 }
 
 fn mounts() {
-    PROFILES.iter().for_each(|&profile| mounts_of(profile));
+    for &profile in PROFILES {
+        mounts_of(profile);
+    }
 }
 
 fn mounts_of(profile: Profile) {
@@ -161,7 +167,9 @@ fn mounts_of(profile: Profile) {
 }
 
 fn network() {
-    PROFILES.iter().for_each(|&profile| network_of(profile));
+    for &profile in PROFILES {
+        network_of(profile);
+    }
 }
 
 fn network_of(profile: Profile) {
@@ -194,7 +202,9 @@ pub const HAS_TERMINAL: &str = "TURNJAIL_TEST_HAS_TERMINAL";
 pub const SESSION: &str = "there_is_no_terminal_and_a_session_of_its_own";
 
 fn session() {
-    PROFILES.iter().for_each(|&profile| session_of(profile));
+    for &profile in PROFILES {
+        session_of(profile);
+    }
 }
 
 fn session_of(profile: Profile) {
@@ -216,7 +226,9 @@ fn session_of(profile: Profile) {
 }
 
 fn limits() {
-    PROFILES.iter().for_each(|&profile| limits_of(profile));
+    for &profile in PROFILES {
+        limits_of(profile);
+    }
 }
 
 fn limits_of(profile: Profile) {
@@ -242,7 +254,9 @@ fn limits_of(profile: Profile) {
 }
 
 fn environment() {
-    PROFILES.iter().for_each(|&profile| environment_of(profile));
+    for &profile in PROFILES {
+        environment_of(profile);
+    }
 }
 
 fn environment_of(profile: Profile) {
@@ -282,9 +296,8 @@ fn landlock() {
 
 fn landlock_general() {
     let bench = Bench::new();
-    // A socket bound to a name in the workspace: family, path, NUL.
-    let name: String = "/workspace/s".bytes().map(|byte| format!("{byte:02x}")).collect();
-    let address = format!("0100{name}00");
+    // A socket bound to a name in the workspace: family, "/workspace/s", NUL.
+    let address = "01002f776f726b73706163652f7300";
     let length = address.len() / 2;
     let socket = call(numbers::SOCKET, json!([1, 1, 0]));
     let bind = call(numbers::BIND, json!([{"of": 0}, {"hex": address}, length]));

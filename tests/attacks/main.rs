@@ -3,7 +3,8 @@
 //! act would have failed anyway.
 //!
 //! - `inside`: what a program finds: identity, namespaces, mounts, descriptors, environment
-//! - `setup`: A01 to A12, how the jail is built: runtime, working directory, mounts, namespaces, privileges
+//! - `setup`: A01 to A07, how the jail is built: runtime, working directory, descriptors, mount points
+//! - `privilege`: A08 to A12, mounts, namespaces, other processes and identities
 //! - `calls`: A14 to A20, what reaches the kernel: foreign doors, socket families, forbidden calls
 //! - `marks`: A24 to A37, what stays behind or reaches the host: processes, set-id and special files
 //! - `resources`: A30 to A32, more than its share (how such programs end is in `jail/endings.rs`)
@@ -11,6 +12,7 @@
 mod calls;
 mod inside;
 mod marks;
+mod privilege;
 mod resources;
 mod setup;
 mod support;
@@ -20,6 +22,13 @@ use std::process::ExitCode;
 use turnjail_tests::harness;
 
 fn main() -> ExitCode {
-    let lists = [inside::TESTS, setup::TESTS, calls::TESTS, marks::TESTS, resources::TESTS];
+    let lists = [
+        inside::TESTS,
+        setup::TESTS,
+        privilege::TESTS,
+        calls::TESTS,
+        marks::TESTS,
+        resources::TESTS,
+    ];
     harness(&lists.concat())
 }
