@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZoneDatabase;
 use turnjail_driver::Limits;
 use turnjail_protocol::limits::{
     MEMORY_PREVIEW_BYTES, PROMPT_BYTES_RANGE, REQUEST_BYTES_RANGE, TOOL_DESCRIPTIONS_BYTES,
@@ -77,7 +78,8 @@ fn check_root(option: &'static str, path: &std::path::Path) -> Result<(), SetupE
 }
 
 fn check_time_zone(name: &str) -> Result<(), SetupError> {
-    if jiff::tz::TimeZone::get(name).is_ok() || is_offset(name) {
+    // The worker has this database too, and no other.
+    if TimeZoneDatabase::bundled().get(name).is_ok() || is_offset(name) {
         return Ok(());
     }
     Err(SetupError::option(

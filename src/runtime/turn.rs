@@ -57,7 +57,7 @@ pub(crate) async fn run(
     record: &mut Record,
 ) -> Result<Answer, TurnError> {
     let started = Instant::now();
-    let _lock: FileLock = host.roots.lock_workspace(&task.directories.workspace)?;
+    let _locks = lock(host, &task.directories)?;
     let spec = directories(host, task)?;
     let run_dir = RunDir::create(&host.roots.run).map_err(|error| run_root_error(host, &error))?;
     let spec = ContainerSpec { run_dir: run_dir.path().to_owned(), ..spec };
@@ -76,6 +76,13 @@ pub(crate) async fn run(
         tracing::error!(turn = task.id, %left, "turn not cleaned up");
     }
     outcome.map(|outcome| Answer { reply: outcome.reply, run: outcome.receipt, left })
+}
+
+/// Locks what the turn writes: the workspace, and the channel's state, which the channel could meet again
+/// in another space.
+fn lock(host: &Host, directories: &TurnDirectories) -> Result<Vec<FileLock>, TurnError> {
+    let names = std::iter::once(&directories.workspace).chain(&directories.state);
+    names.map(|name| host.roots.lock_workspace(name)).collect()
 }
 
 /// Makes the turn's directories and the specification of its run, but for the run directory.

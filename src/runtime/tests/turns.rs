@@ -38,6 +38,7 @@ tests![
     a_workspace_whose_permissions_the_worker_took_works_again,
     a_workspace_that_is_no_directory_is_refused_and_not_followed,
     another_runtime_on_the_same_roots_is_respected,
+    a_channels_state_is_locked_with_its_guilds_workspace,
     every_turn_is_audited_without_contents,
     a_panic_of_the_audit_sink_costs_no_turn,
 ];
@@ -517,6 +518,23 @@ fn another_runtime_on_the_same_roots_is_respected() {
         second.run_turn(request("chat:1", "auto:Ok")).await.unwrap();
     });
     driver.assert_orderly();
+}
+
+fn a_channels_state_is_locked_with_its_guilds_workspace() {
+    let (place, driver) = (Place::new(), Scripted::new());
+    paused(async {
+        let options = || place.options().workspace(WorkspaceMode::Server);
+        let (first, second) = (start(options(), &driver).await, start(options(), &driver).await);
+        let turn = first.run_turn(in_space("g", "chat:1", "1"));
+        eventually("it runs", || driver.running() == 1).await;
+        // Another guild's workspace, but the same channel's state.
+        let error = second.run_turn(in_space("h", "chat:1", "auto:Ok")).await.unwrap_err();
+        assert_eq!(error.code(), "workspace-busy");
+        second.run_turn(in_space("h", "chat:2", "auto:Ok")).await.unwrap();
+        assert!(driver.finish("1", Verdict::Ok));
+        turn.await.unwrap();
+        second.run_turn(in_space("h", "chat:1", "auto:Ok")).await.unwrap();
+    });
 }
 
 #[derive(Default)]
