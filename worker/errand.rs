@@ -115,7 +115,8 @@ fn remove(top: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
     Ok(removed + 1)
 }
 
-/// Gives a broken history or memory another name; what is readable stays.
+/// Gives a broken history or memory another name, or removes what is no file at all; what is readable
+/// stays.
 fn repair(workspace: &Dir) -> Result<ErrandOutcome, Errno> {
     let broken = [
         (history::FILE, history::read(workspace).is_err()),
@@ -124,8 +125,18 @@ fn repair(workspace: &Dir) -> Result<ErrandOutcome, Errno> {
     let mut aside = Vec::new();
     for (name, _) in broken.into_iter().filter(|(_, broken)| *broken) {
         let new = format!("{name}.broken-{}", random_name()?);
-        sys::rename(workspace.fd(), name.as_bytes(), workspace.fd(), new.as_bytes())?;
-        aside.push((name.to_owned(), new));
+        let name = name.as_bytes();
+        match sys::stat(workspace.fd(), name)? {
+            // A link or pipe holds nothing to keep, and a jail does not let one be moved.
+            Kind::Other => {
+                sys::unlink(workspace.fd(), name)?;
+                aside.push((String::from_utf8_lossy(name).into_owned(), String::new()));
+            }
+            _ => {
+                sys::rename(workspace.fd(), name, workspace.fd(), new.as_bytes())?;
+                aside.push((String::from_utf8_lossy(name).into_owned(), new));
+            }
+        }
     }
     sys::sync_dir(workspace.fd())?;
     Ok(ErrandOutcome::Repaired { aside })

@@ -6,7 +6,7 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{ImageConfig, ImageError};
 
@@ -61,7 +61,9 @@ pub(crate) fn unpack(root: &Path) -> Result<(), ImageError> {
 /// Whether the root filesystem in `root` is still what was written: the worker's bytes and the mount
 /// points. The check costs a few milliseconds and is made once a process.
 pub(crate) fn intact(root: &Path) -> bool {
-    each_entry(|path, content| {
+    let mut expected = 0;
+    let as_written = each_entry(|path, content| {
+        expected += 1;
         let found = root.join(path);
         let same = match content {
             None => fs::symlink_metadata(&found).is_ok_and(|m| m.is_dir()),
@@ -71,8 +73,9 @@ pub(crate) fn intact(root: &Path) -> bool {
             }
         };
         if same { Ok(()) } else { Err(ImageError::Absent(path.display().to_string())) }
-    })
-    .is_ok()
+    });
+    let found = fs::read_dir(root).map_or(0, Iterator::count);
+    as_written.is_ok() && found == expected
 }
 
 /// Calls `visit` with each entry of the embedded layer: a directory or a file with its bytes.
@@ -87,7 +90,8 @@ fn each_entry(
     let mut archive = tar::Archive::new(LAYER);
     for entry in archive.entries().map_err(broken)? {
         let mut entry = entry.map_err(broken)?;
-        let path = entry.path().map_err(broken)?.into_owned();
+        // Without the slash that ends a directory's name: it would have a link followed.
+        let path: PathBuf = entry.path().map_err(broken)?.components().collect();
         if entry.header().entry_type().is_dir() {
             visit(&path, None)?;
         } else {

@@ -183,6 +183,15 @@ fn discard(rootfs: &Path, staging: &Path) -> Result<(), ImageError> {
 
 /// Removes a tree of the store. The owner's write permission may be missing on directories.
 fn remove(root: &Path) -> Result<(), ImageError> {
+    let failed = ImageError::io("remove", root);
+    // A link may stand there; what it leads to is none of ours.
+    let found = match fs::symlink_metadata(root) {
+        Ok(found) => found,
+        Err(error) => return Err(failed(error)),
+    };
+    if !found.is_dir() {
+        return fs::remove_file(root).map_err(failed);
+    }
     if let Ok(entries) = fs::read_dir(root) {
         for path in entries.flatten().map(|entry| entry.path()) {
             if fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
@@ -247,6 +256,33 @@ mod tests {
         fs::File::open(staging.join("old")).and_then(|f| f.set_modified(then)).expect("aged");
         ImageStore::open(dir.path()).expect("reopen");
         assert!(!staging.join("old").exists() && staging.join("young").exists());
+    }
+
+    #[test]
+    fn a_link_in_staging_is_removed_and_not_what_it_leads_to() {
+        let (dir, _store) = store();
+        let outside = tempfile::tempdir().expect("a temporary directory");
+        let sub = outside.path().join("sub");
+        fs::create_dir(&sub).expect("a directory");
+        fs::set_permissions(&sub, Permissions::from_mode(0o755)).expect("chmod");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(outside.path(), &link).expect("a link");
+        remove(&link).expect("removed");
+        assert!(fs::symlink_metadata(&link).is_err());
+        assert_eq!(fs::metadata(&sub).expect("kept").mode() & 0o777, 0o755);
+    }
+
+    #[test]
+    fn a_link_at_a_mount_point_is_replaced_by_the_next_process() {
+        let (dir, store) = store();
+        let rootfs = store.resolve(builtin::BUILTIN).expect("image").rootfs;
+        fs::remove_dir(rootfs.join("workspace")).expect("an empty directory");
+        std::os::unix::fs::symlink("/", rootfs.join("workspace")).expect("a link");
+        assert!(!builtin::intact(&rootfs));
+        let image = ImageStore::open(dir.path()).expect("reopen").resolve(builtin::BUILTIN);
+        assert!(builtin::intact(&image.expect("repaired").rootfs));
+        fs::create_dir(rootfs.join("more")).expect("a directory");
+        assert!(!builtin::intact(&rootfs));
     }
 
     #[test]

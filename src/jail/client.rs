@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -24,6 +25,9 @@ use turnjail_warden::wire::{
 
 use crate::plan::resource;
 use crate::{StartError, process};
+
+/// How long a warden may take to say what it found out.
+const READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running warden. Dropping it closes the connection, which ends the warden and with it every jail.
 #[derive(Debug)]
@@ -91,7 +95,9 @@ impl Client {
             .map_err(|e| host_error("watch a socket", &e))?;
         let jails = Mutex::new(Some(HashMap::new()));
         let connection = Arc::new(Connection { socket, jails, next: AtomicU64::new(1) });
-        let facts = match connection.receive().await {
+        let received = tokio::time::timeout(READY_WITHIN, connection.receive()).await;
+        let received = received.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let facts = match received {
             Ok(Some((Response::Ready(facts), _))) => facts,
             Ok(Some((Response::Unable(failure), _))) => {
                 return Err(StartError::step(failure, None));
@@ -345,5 +351,10 @@ impl Objects {
 }
 
 fn host_error(what: &'static str, error: &io::Error) -> StartError {
-    StartError::host(what, rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO))
+    use rustix::io::Errno;
+    let errno = match error.kind() {
+        io::ErrorKind::TimedOut => Errno::TIMEDOUT,
+        _ => Errno::from_io_error(error).unwrap_or(Errno::IO),
+    };
+    StartError::host(what, errno)
 }

@@ -89,6 +89,9 @@ impl StartError {
                 Some("raise the limit of open files (ulimit -n)".to_owned())
             }
             Self::Host { .. } => None,
+            Self::Execute(Errno::MFILE | Errno::NFILE) => {
+                Some("raise the limit of open files (ulimit -n)".to_owned())
+            }
             Self::Execute(Errno::ACCESS | Errno::PERM) => {
                 Some("allow executing memfds (sysctl vm.memfd_noexec=0) or mount /proc".to_owned())
             }

@@ -46,6 +46,8 @@ pub fn cause(failure: Failure, object: Option<&str>) -> String {
 pub fn advice(failure: Failure) -> Advice {
     let errno = Errno::from_raw_os_error(failure.errno);
     match failure.step {
+        // Whatever was being done.
+        _ if [Errno::MFILE, Errno::NFILE].contains(&errno) => general(errno),
         Step::WardenNamespaces | Step::JailNamespaces => namespaces(errno),
         Step::SetGroups | Step::UidMap | Step::GidMap => id_maps(errno),
         Step::Propagation => propagation(errno),

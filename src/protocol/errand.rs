@@ -40,7 +40,8 @@ pub enum ErrandOutcome {
     },
     /// Of [`Errand::Repair`].
     Repaired {
-        /// Files put aside: the name, and the name that they have now.
+        /// Files put aside: the name, and the name that they have now; empty for what was no file and
+        /// is gone.
         aside: Vec<(String, String)>,
     },
 }

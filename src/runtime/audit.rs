@@ -1,5 +1,6 @@
 //! The audit record: one for every turn that was admitted, whatever came of it. Never contents.
 
+use nix::fcntl::OFlag;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -70,7 +71,13 @@ pub struct AuditLog {
 impl AuditLog {
     /// Opens the file for appending; a new one is readable for its owner alone.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        // Should a pipe stand there, the start does not wait for its other end.
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
         Ok(Self { file: Mutex::new(file) })
     }
 }

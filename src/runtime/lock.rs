@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::LazyLock;
 
 use nix::errno::Errno;
@@ -62,8 +62,15 @@ impl FileLock {
 
 fn open(directory: impl AsFd, name: &str) -> io::Result<File> {
     let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    // Should a pipe stand there, nothing waits for its other end.
+    let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file: OwnedFd = openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    Ok(file.into())
+    let file = File::from(file);
+    let status = file.metadata()?;
+    if !status.is_file() || status.nlink() != 1 {
+        return Err(io::Error::other("it is not a plain lock file; remove it"));
+    }
+    Ok(file)
 }
 
 /// Written over the last holder's, in one length and only when it differs: every turn comes by here, and

@@ -147,9 +147,15 @@ async fn share(option: &'static str, root: &Directory) -> Result<FileLock, Setup
 fn private_root(option: &'static str, path: &Path) -> Result<Directory, SetupError> {
     let failed = |error: io::Error| unusable(option, path, &error);
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    // Where others may write beside it, as in /tmp, a link there may be somebody's who wants this host
+    // to sweep another directory of its user.
+    let named = open_directory(path).map_err(failed)?;
     let path = path.canonicalize().map_err(failed)?;
     let failed = |error: io::Error| unusable(option, &path, &error);
     let fd = open_directory(&path).map_err(failed)?;
+    if identity(&named).map_err(failed)? != identity(&fd).map_err(failed)? {
+        return Err(failed(Errno::ESTALE.into()));
+    }
     let directory = Directory { path, fd };
     let status = std::fs::File::from(
         directory.fd.try_clone().map_err(|error| unusable(option, &directory.path, &error))?,
@@ -180,6 +186,13 @@ fn private_root(option: &'static str, path: &Path) -> Result<Directory, SetupErr
     Ok(directory)
 }
 
+/// What tells a directory from every other.
+fn identity(directory: &OwnedFd) -> io::Result<(u64, u64)> {
+    let status = nix::sys::stat::fstat(directory)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+/// Opens a directory; a symbolic link is none.
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(open(path, flags, Mode::empty())?)

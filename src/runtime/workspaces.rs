@@ -40,7 +40,7 @@ pub struct WorkspaceInfo {
     pub name: String,
     /// When its history was last written, or it was made.
     pub last_used: SystemTime,
-    /// What is in it; none when a turn runs in it just now.
+    /// What is in it; none when a turn runs in it just now, or it cannot be measured.
     pub size: Option<WorkspaceSize>,
 }
 
@@ -94,9 +94,9 @@ impl Workspaces {
                 Ok(ErrandOutcome::Measured { entries, bytes, cut }) => {
                     Some(WorkspaceSize { entries, bytes, cut })
                 }
-                Err(TurnError::WorkspaceBusy { .. }) => None,
+                // In use, or not to be measured: the others are listed all the same.
+                Err(_) => None,
                 Ok(_) => return Err(self.no_outcome()),
-                Err(error) => return Err(error),
             };
             list.push(WorkspaceInfo { name, last_used, size });
         }
@@ -129,7 +129,11 @@ impl Workspaces {
         for name in names.into_iter().flatten().filter(|name| self.last_used(name).is_some()) {
             match self.errand(name, None, Errand::Repair).await? {
                 ErrandOutcome::Repaired { aside: names } => {
-                    aside.extend(names.into_iter().map(|(_, now)| format!("{name}/{now}")));
+                    // What was no file at all is gone and has no name any more.
+                    aside.extend(names.into_iter().map(|(file, now)| match &*now {
+                        "" => format!("{name}/{file} (removed: it was no file)"),
+                        now => format!("{name}/{now}"),
+                    }));
                 }
                 _ => return Err(self.no_outcome()),
             }

@@ -96,6 +96,10 @@ fn mended() {
     assert_eq!(fs::read_to_string(workspaces.path(name)).expect("kept"), "{");
     assert!(path.join("memory.json").exists() && !path.join("history.json").exists());
     assert!(repair().is_empty());
+    // What is no file at all, such as a planted link, is removed.
+    symlink("/etc/passwd", path.join("history.json")).expect("a link");
+    assert_eq!(repair().len(), 1);
+    assert!(fs::symlink_metadata(path.join("history.json")).is_err());
 }
 
 fn in_use() {

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode, umask};
@@ -40,7 +41,7 @@ pub fn main() -> ExitCode {
     let ids = (getuid().as_raw(), getgid().as_raw());
     match sys::clone3(NAMESPACES) {
         Err(errno) => refuse(control.as_fd(), failure(Step::WardenNamespaces)(errno)),
-        Ok(Cloned::Parent(warden)) => keep(control, &warden),
+        Ok(Cloned::Parent(warden)) => keep(&control, &warden),
         Ok(Cloned::Child) => match enter_namespaces(ids) {
             Err(failure) => refuse(control.as_fd(), failure),
             Ok(()) => serve::run(&control),
@@ -95,9 +96,19 @@ fn enter_namespaces((uid, gid): (u32, u32)) -> Result<(), Failure> {
     mount(none, c"/", none, slave, none).map_err(failure(Step::Propagation))
 }
 
-/// Waits for the warden and ends with it. The socket is the warden's alone.
-fn keep(control: OwnedFd, warden: &OwnedFd) -> ExitCode {
-    drop(control);
+/// Waits for the warden and ends with it. Should the host end while the warden is stopped, and so cannot
+/// see it, the warden is killed here.
+fn keep(control: &OwnedFd, warden: &OwnedFd) -> ExitCode {
+    // No events asked for: a hang-up of the host's end is told anyway.
+    let mut waiting = [
+        PollFd::new(control.as_fd(), PollFlags::empty()),
+        PollFd::new(warden.as_fd(), PollFlags::POLLIN),
+    ];
+    while let Err(Errno::EINTR) = poll(&mut waiting, PollTimeout::NONE) {}
+    let ended = waiting[1].any().unwrap_or(false);
+    if !ended {
+        let _ = sys::kill(warden.as_fd());
+    }
     loop {
         match sys::reap(warden.as_fd()) {
             Err(Errno::EINTR) => {}

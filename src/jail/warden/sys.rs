@@ -178,6 +178,13 @@ pub fn reap(pidfd: BorrowedFd) -> Result<(libc::siginfo_t, libc::rusage)> {
     check(result).map(|_| (info, usage))
 }
 
+/// pidfd_send_signal(2) of SIGKILL.
+pub fn kill(pidfd: BorrowedFd) -> Result<()> {
+    let (number, none) = (libc::SYS_pidfd_send_signal, std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: no siginfo is given; nothing else points to memory.
+    check(unsafe { libc::syscall(number, pidfd.as_raw_fd(), libc::SIGKILL, none, 0) }).map(drop)
+}
+
 /// The exit code or signal in what [`reap`] gave.
 pub fn exit_status(info: &libc::siginfo_t) -> c_int {
     // SAFETY: waitid fills the child's fields of the union, which is what this reads.

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -35,6 +36,7 @@ pub fn log(logging: Logging) {
 
 /// Runs a command's future. What it leaves in the background has a moment to end.
 pub fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    check_open_files()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -50,6 +52,20 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<
     let result = runtime.block_on(future);
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
+}
+
+/// With fewer descriptors not even the threads' own start, which panics without.
+fn check_open_files() -> Result<(), CliError> {
+    const NEEDED: u64 = 64;
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, _)) if soft < NEEDED => Err(CliError::new(
+            Exit::Failed,
+            "open-files",
+            format_args!("this process may open {soft} files, and needs {NEEDED}"),
+            "raise the limit of open files (ulimit -n)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Runs a command's work with a private directory that is gone afterwards, whatever happened. Signals
