@@ -10,9 +10,11 @@ mod apply;
 mod document;
 mod mcp;
 mod model;
+mod overlay;
 mod paths;
 mod secret;
 mod section;
+mod setting;
 mod settings;
 mod tools;
 mod turn;
@@ -20,9 +22,10 @@ mod turn;
 use std::path::{Path, PathBuf};
 
 pub use document::Origin;
+pub use overlay::{Overlay, variable};
 pub use paths::Host;
 pub use secret::SecretSource;
-pub use section::{Overlay, variable};
+
 pub use settings::{LogFormat, Logging, Settings};
 
 use crate::error::{CliError, Exit, Problem};

@@ -3,7 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::document::Raw;
-use super::section::{Section, Setting};
+use super::section::Section;
+use super::setting::Setting;
 
 /// What the configuration may know of the host.
 #[derive(Debug, Clone)]

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::document::{Item, Origin, Raw, Table};
+use super::overlay::variable;
 use super::paths::Base;
-use super::section::{Section, variable};
+use super::section::Section;
 
 /// A source of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use super::model::seconds;
 use super::paths::{Base, path};
 use super::secret::{SecretSource, argv};
 use super::section::Section;
+use super::setting::Setting;
 
 /// The longest description, in bytes; all of them together have this budget.
 const DESCRIPTION_BYTES: usize = turnjail_protocol::limits::TOOL_DESCRIPTIONS_BYTES;
@@ -139,7 +140,7 @@ impl From<ShownPath> for Value {
 pub(super) fn tool_name<'s, 'a>(
     section: &'s Section<'a>,
     key: &'static str,
-) -> super::section::Setting<'s, 'a, String> {
+) -> Setting<'s, 'a, String> {
     section.value(key, TOOL_NAME, |raw| match raw {
         Raw::Text(text) if valid_tool_name(text) => Some(text.clone()),
         _ => None,
@@ -147,9 +148,7 @@ pub(super) fn tool_name<'s, 'a>(
 }
 
 /// A program and its arguments.
-pub(super) fn command<'s, 'a>(
-    section: &'s Section<'a>,
-) -> super::section::Setting<'s, 'a, Vec<String>> {
+pub(super) fn command<'s, 'a>(section: &'s Section<'a>) -> Setting<'s, 'a, Vec<String>> {
     section.value("command", "an array of strings: a program and its arguments", |raw| match raw {
         Raw::List(items) => argv(items),
         _ => None,
