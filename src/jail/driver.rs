@@ -186,7 +186,7 @@ fn tell_what_is_in_force(facts: &Facts) {
     tracing::info!(landlock_abi = facts.landlock_abi, filter, "jails are sealed");
     match (facts.landlock_abi, receipt::landlock_lacks(facts.landlock_abi)) {
         (0, _) => {
-            tracing::warn!("this kernel has no landlock: files are walled off by mounts alone")
+            tracing::warn!("this kernel has no landlock: files are walled off by mounts alone");
         }
         (abi, lacks) if !lacks.is_empty() => {
             tracing::warn!(abi, lacks = lacks.join(", "), "landlock does not mediate everything");

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -32,6 +33,8 @@ pub(crate) fn start() -> Result<OwnedFd, StartError> {
     })?;
     let mut keeper = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .env_clear()
+        // From its first moment out of reach of a Ctrl-C that is meant for the host.
+        .process_group(0)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -61,8 +61,6 @@ fn become_private() -> Result<(), Failure> {
     // Executed through a descriptor, the program would go by its number.
     nix::sys::prctl::set_name(c"turnjail-warden").map_err(&setup)?;
     sys::reset_signals();
-    // Fails for the leader of a process group, which a child of the host is not.
-    setsid().map_err(&setup)?;
     umask(Mode::from_bits_truncate(0o077));
     sys::close_from(CONTROL + 1).map_err(&setup)?;
     standard_streams_to_null().map_err(&setup)?;
@@ -82,8 +80,10 @@ fn standard_streams_to_null() -> nix::Result<()> {
     (0..3).try_for_each(|to| sys::duplicate_to(null.as_raw_fd(), to, 0))
 }
 
-/// Maps the one id, and lets the host's later mounts come in but none go out.
+/// A session of the warden's own (the keeper leads a process group and cannot start one), the one id
+/// mapped, and the host's later mounts coming in but none going out.
 fn enter_namespaces((uid, gid): (u32, u32)) -> Result<(), Failure> {
+    setsid().map_err(failure(Step::WardenSetup))?;
     let put = |path: &str, text: &str| {
         let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         sys::write(file.as_raw_fd(), text.as_bytes())
