@@ -149,7 +149,12 @@ fn private_root(option: &'static str, path: &Path) -> Result<Directory, SetupErr
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     // Where others may write beside it, as in /tmp, a link there may be somebody's who wants this host
     // to sweep another directory of its user.
-    let named = open_directory(path).map_err(failed)?;
+    let named = open_directory(path).map_err(|error| match error.raw_os_error() {
+        Some(number) if path.is_symlink() && Errno::from_raw(number) == Errno::ENOTDIR => {
+            link(option, path)
+        }
+        _ => failed(error),
+    })?;
     let path = path.canonicalize().map_err(failed)?;
     let failed = |error: io::Error| unusable(option, &path, &error);
     let fd = open_directory(&path).map_err(failed)?;
@@ -184,6 +189,15 @@ fn private_root(option: &'static str, path: &Path) -> Result<Directory, SetupErr
         ));
     }
     Ok(directory)
+}
+
+fn link(option: &'static str, path: &Path) -> SetupError {
+    SetupError::Root {
+        option,
+        path: path.to_owned(),
+        problem: "is a symbolic link".to_owned(),
+        remedy: "name the directory that it points to".to_owned(),
+    }
 }
 
 /// What tells a directory from every other.

@@ -1,15 +1,15 @@
 //! The demands.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use turnjail_protocol::json::{self, Value};
 use turnjail_protocol::limits::{REPLY_UNITS, SANDBOX_PROTOCOL, TURN_BYTES};
 
-use super::model::{Answer, Model};
+use super::model::Answer;
 use super::place::{
-    PROMPT, Place, Started, answered, demand, model, names, run, says, turn, within,
+    PROMPT, Place, Started, answered, cancelled_while_it_asks, demand, model, names, run, says,
+    told, turn, until_it_asks, within,
 };
 use super::{Case, Fault, Setting};
 use crate::{ContainerDriver, ContainerSpec, DriverError, ExitReason, ImageProtocol, Outcome};
@@ -335,33 +335,6 @@ async fn directories_are_usable_again_after_a_cancelled_run(
     demand(reply.text == "Again.", || format!("the next run's reply is {reply:?}"))
 }
 
-/// Cancels a run whose worker waits for the model. Tells how it ended, and how long that took.
-async fn cancelled_while_it_asks(
-    driver: &Driver,
-    spec: &ContainerSpec,
-    model: &Model,
-) -> Result<(Result<Outcome, DriverError>, Duration), Fault> {
-    let cancel = CancellationToken::new();
-    let json = turn("Hello?").to_json();
-    let mut run = driver.run(spec, json.as_bytes(), &cancel, &());
-    until_it_asks(&mut run, model).await?;
-    cancel.cancel();
-    let since = Instant::now();
-    let result = within(PROMPT * 4, "the end of a cancelled run", run).await?;
-    Ok((result, since.elapsed()))
-}
-
-/// Runs until the worker waits for the model.
-async fn until_it_asks(
-    run: impl Future<Output = Result<Outcome, DriverError>>,
-    model: &Model,
-) -> Result<(), Fault> {
-    tokio::select! {
-        result = run => Err(Fault::new(format!("a run ended early: {}", told(&result)))),
-        asks = within(PROMPT * 12, "the worker's call", model.until(|seen| seen.open == 1)) => asks,
-    }
-}
-
 const HISTORY: &str = "history.json";
 
 /// The messages of a model call as text.
@@ -391,11 +364,4 @@ fn failed_with(
     demand(receipt.exit == ExitReason::WorkerFailed && receipt.driver == driver.name(), || {
         format!("its receipt says {} by {}", receipt.exit, receipt.driver)
     })
-}
-
-fn told(result: &Result<Outcome, DriverError>) -> String {
-    match result {
-        Ok(outcome) => format!("the reply {:.60?}", outcome.reply.text),
-        Err(error) => format!("{} ({error})", error.code()),
-    }
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -160,4 +160,39 @@ pub(super) fn names(directory: &Path) -> Result<Vec<String>, Fault> {
 /// A fault unless this holds.
 pub(super) fn demand(holds: bool, fault: impl FnOnce() -> String) -> Result<(), Fault> {
     if holds { Ok(()) } else { Err(Fault::new(fault())) }
+}
+
+/// Cancels a run whose worker waits for the model. Tells how it ended, and how long that took.
+pub(super) async fn cancelled_while_it_asks(
+    driver: &Arc<dyn ContainerDriver>,
+    spec: &ContainerSpec,
+    model: &Model,
+) -> Result<(Result<Outcome, DriverError>, Duration), Fault> {
+    let cancel = CancellationToken::new();
+    let json = turn("Hello?").to_json();
+    let mut run = driver.run(spec, json.as_bytes(), &cancel, &());
+    until_it_asks(&mut run, model).await?;
+    cancel.cancel();
+    let since = Instant::now();
+    let result = within(PROMPT * 4, "the end of a cancelled run", run).await?;
+    Ok((result, since.elapsed()))
+}
+
+/// Runs until the worker waits for the model.
+pub(super) async fn until_it_asks(
+    run: impl Future<Output = Result<Outcome, DriverError>>,
+    model: &Model,
+) -> Result<(), Fault> {
+    tokio::select! {
+        result = run => Err(Fault::new(format!("a run ended early: {}", told(&result)))),
+        asks = within(PROMPT * 12, "the worker's call", model.until(|seen| seen.open == 1)) => asks,
+    }
+}
+
+/// What came of a run, in a few words.
+pub(super) fn told(result: &Result<Outcome, DriverError>) -> String {
+    match result {
+        Ok(outcome) => format!("the reply {:.60?}", outcome.reply.text),
+        Err(error) => format!("{} ({error})", error.code()),
+    }
 }

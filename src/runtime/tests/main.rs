@@ -4,12 +4,14 @@
 //! program drops to an ordinary user before anything else.
 #![allow(clippy::unnecessary_debug_formatting, reason = "paths in messages of failed tests")]
 
+mod audit;
 mod cancel;
 mod common;
 mod crash;
 mod crowd;
 mod fresh;
 mod model;
+mod queue;
 mod setup;
 mod skills;
 mod turns;
@@ -26,6 +28,8 @@ fn main() {
     let tests = [
         setup::tests(),
         turns::tests(),
+        queue::tests(),
+        audit::tests(),
         fresh::tests(),
         cancel::tests(),
         skills::tests(),

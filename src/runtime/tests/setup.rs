@@ -22,7 +22,7 @@ tests![
     roots_are_made_private,
     roots_that_others_may_enter_are_refused,
     roots_inside_each_other_are_refused,
-    a_root_may_be_named_by_a_link_and_is_resolved,
+    a_root_that_is_a_link_is_refused_and_one_below_a_link_is_resolved,
     a_run_root_too_long_for_a_socket_is_refused,
     a_prompt_over_its_budget_stops_start_up,
     a_prompt_without_a_budget_is_the_workers_to_cut,
@@ -166,12 +166,17 @@ fn roots_inside_each_other_are_refused() {
         .unwrap();
 }
 
-fn a_root_may_be_named_by_a_link_and_is_resolved() {
+fn a_root_that_is_a_link_is_refused_and_one_below_a_link_is_resolved() {
     let place = Place::new();
     start(place.options()).unwrap();
     let link = place.path().join("link");
     symlink(place.workspace_root(), &link).unwrap();
-    let error = refusal(SandboxOptions::new("worker", place.workspace_root(), &link, broker()));
+    let error = refusal(SandboxOptions::new("worker", place.run_root(), &link, broker()));
+    assert!(error.contains("is a symbolic link"), "{error}");
+    std::fs::remove_file(&link).unwrap();
+    symlink(place.path(), &link).unwrap();
+    let same = link.join("work");
+    let error = refusal(SandboxOptions::new("worker", place.workspace_root(), same, broker()));
     assert!(error.contains("must be separate"), "the link is seen through: {error}");
 }
 
