@@ -126,17 +126,15 @@ fn repair(workspace: &Dir) -> Result<ErrandOutcome, Errno> {
     for (name, _) in broken.into_iter().filter(|(_, broken)| *broken) {
         let new = format!("{name}.broken-{}", random_name()?);
         let name = name.as_bytes();
-        match sys::stat(workspace.fd(), name)? {
-            // A link or pipe holds nothing to keep, and a jail does not let one be moved.
-            Kind::Other => {
-                sys::unlink(workspace.fd(), name)?;
-                aside.push((String::from_utf8_lossy(name).into_owned(), String::new()));
-            }
-            _ => {
-                sys::rename(workspace.fd(), name, workspace.fd(), new.as_bytes())?;
-                aside.push((String::from_utf8_lossy(name).into_owned(), new));
-            }
-        }
+        // A link or pipe holds nothing to keep, and a jail does not let one be moved.
+        let now = if sys::stat(workspace.fd(), name)? == Kind::Other {
+            sys::unlink(workspace.fd(), name)?;
+            String::new()
+        } else {
+            sys::rename(workspace.fd(), name, workspace.fd(), new.as_bytes())?;
+            new
+        };
+        aside.push((String::from_utf8_lossy(name).into_owned(), now));
     }
     sys::sync_dir(workspace.fd())?;
     Ok(ErrandOutcome::Repaired { aside })

@@ -124,7 +124,7 @@ fn stuck() {
     let path = place.workspace(&workspaces);
     let shut = path.join("shut");
     fs::create_dir_all(shut.join("inner")).expect("directories");
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0)).expect("chmod");
+    fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).expect("chmod");
     let error = place.runtime.block_on(workspaces.remove(&place.directories)).expect_err("stuck");
     fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).expect("chmod");
     let text = error.to_string();
