@@ -144,7 +144,7 @@ fn repair(workspace: &Dir) -> Result<ErrandOutcome, Errno> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
     fn on(path: &Path, errand: Errand) -> ErrandOutcome {
