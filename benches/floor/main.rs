@@ -20,15 +20,8 @@ use std::time::Instant;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, getgid, getuid, pivot_root};
+use turnjail_warden::serve::NAMESPACES;
 use turnjail_warden::sys::{self, Cloned};
-
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP) as u64;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

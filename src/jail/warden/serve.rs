@@ -19,7 +19,7 @@ use crate::sys::{self, Cloned};
 use crate::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Request, Response, Status};
 
 /// Every kind of namespace but time, which separates nothing.
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+pub const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET

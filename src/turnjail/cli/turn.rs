@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use turnjail_protocol::limits::TEXT_UNITS;
-use turnjail_runtime::{EventSender, Speaker, TurnRequest, TurnResult, event_channel};
+use turnjail_runtime::{Event, Speaker, TurnRequest, TurnResult, event_channel};
 
 use super::arguments::{Common, TurnArguments};
 use super::output::{print_json, print_reply};
@@ -24,8 +24,9 @@ pub fn run(common: &Common, arguments: &TurnArguments) -> Result<ExitCode, CliEr
     let config = common.load()?;
     let request = request(arguments)?;
     session::log(config.settings.log);
-    let result = session::block_on(answer(&config, request, arguments.fresh, common.json))?;
-    print(&result, common.json)
+    let (result, events) =
+        session::block_on(answer(&config, request, arguments.fresh, common.json))?;
+    print(&result, &events, common.json)
 }
 
 /// The request as typed. The text may come from standard input.
@@ -78,33 +79,32 @@ async fn answer(
     request: TurnRequest,
     fresh: bool,
     json: bool,
-) -> Result<TurnResult, CliError> {
+) -> Result<(TurnResult, Vec<Event>), CliError> {
     let mut interrupts = Interrupts::listen()?;
     let runtime = interrupts.guard(Box::pin(session::start(&config.settings))).await?;
     if fresh {
         runtime.start_fresh(&request.channel);
     }
     let shown = !json && std::io::stderr().is_terminal();
-    let (events, watching) = if shown {
-        let (events, receiver) = event_channel();
-        (events, Some(tokio::spawn(progress::show(receiver))))
-    } else {
-        (EventSender::discard(), None)
-    };
+    let (events, receiver) = event_channel();
+    let watching = tokio::spawn(progress::watch(receiver, shown));
     let result = session::answer(&runtime, request, events, &mut interrupts).await;
-    if let Some(watching) = watching {
-        // The senders are gone with the turn, so it ends by itself.
-        let _ = watching.await;
-    }
+    // The senders are gone with the turn, so it ends by itself.
+    let events = watching.await.unwrap_or_default();
     runtime.dispose().await;
-    result
+    result.map(|result| (result, events))
 }
 
-fn print(result: &TurnResult, json: bool) -> Result<ExitCode, CliError> {
+fn print(result: &TurnResult, events: &[Event], json: bool) -> Result<ExitCode, CliError> {
     let reply = &result.reply;
     if json {
         let receipt = receipt::as_json(&result.receipt);
-        print_json(&json!({ "ok": reply.ok, "text": reply.text, "receipt": receipt }))?;
+        print_json(&json!({
+            "ok": reply.ok,
+            "text": reply.text,
+            "receipt": receipt,
+            "events": events,
+        }))?;
     } else {
         print_reply(&reply.text)?;
     }

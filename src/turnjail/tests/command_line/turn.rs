@@ -97,6 +97,9 @@ fn json_carries_reply_and_receipt() {
     assert_eq!(receipt["run"]["exit"], "ok");
     assert_eq!(receipt["turn"].as_str().unwrap().len(), 16);
     assert!(receipt["took_us"].as_u64().unwrap() > 0);
+    let events = json["events"].as_array().unwrap().iter().map(|event| &event["event"]);
+    let expected = ["turn-started", "jail-ready", "call-started", "call-ended", "turn-ended"];
+    assert_eq!(events.collect::<Vec<_>>(), expected);
 }
 
 fn a_reply_that_is_not_ok_is_printed_and_exits_1() {
