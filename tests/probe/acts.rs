@@ -38,6 +38,8 @@ fn one(
         "input" => report::text(&files::input()),
         "wait" => files::wait(text(0)?),
         "connect" => files::connect(text(0)?),
+        "talk" => files::talk(text(0)?, text(1)?),
+        "hang" => files::hang(text(0)?, text(1)?),
         "child" => process::child(parameters.first()?.as_array()?),
         "execute" => report::value(process::execute(&process::strings(parameters)?)),
         "run" => process::run(&process::strings(parameters)?),

@@ -149,10 +149,20 @@ pub fn wait(path: &str) -> Value {
 }
 
 pub fn connect(path: &str) -> Value {
+    match open_connection(path) {
+        Err(error) => report::value(error),
+        Ok(socket) => {
+            close(socket);
+            report::value(0)
+        }
+    }
+}
+
+fn open_connection(path: &str) -> Result<i64, i64> {
     let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
     let socket = raw(libc::SYS_socket, [libc::AF_UNIX as u64, kind, 0, 0]);
     if socket < 0 {
-        return report::value(socket);
+        return Err(socket);
     }
     let mut address = (libc::AF_UNIX as u16).to_le_bytes().to_vec();
     match path.strip_prefix('@') {
@@ -161,8 +171,42 @@ pub fn connect(path: &str) -> Value {
     }
     let length = address.len() as u64;
     let result = raw(libc::SYS_connect, [socket as u64, address.as_ptr() as u64, length, 0]);
+    if result < 0 {
+        close(socket);
+        return Err(result);
+    }
+    Ok(socket)
+}
+
+/// Connects to a Unix stream socket, sends text as it is, and reads what comes to the end.
+pub fn talk(path: &str, text: &str) -> Value {
+    let socket = match open_connection(path).and_then(|socket| send(socket, text)) {
+        Ok(socket) => socket,
+        Err(error) => return report::value(error),
+    };
+    let (mut answer, mut part) = (Vec::new(), vec![0; 65_536]);
+    loop {
+        let call = [socket as u64, part.as_mut_ptr() as u64, part.len() as u64, 0];
+        match raw(libc::SYS_read, call) {
+            got @ 1.. => answer.extend_from_slice(&part[..got as usize]),
+            _ => break,
+        }
+    }
     close(socket);
-    report::value(result)
+    json!({ "text": String::from_utf8_lossy(&answer) })
+}
+
+/// Connects, sends text, and leaves the connection open.
+pub fn hang(path: &str, text: &str) -> Value {
+    let sent = open_connection(path).and_then(|socket| send(socket, text));
+    report::value(sent.unwrap_or_else(|error| error))
+}
+
+fn send(socket: i64, text: &str) -> Result<i64, i64> {
+    let (bytes, quiet) = (text.as_bytes(), libc::MSG_NOSIGNAL as u64);
+    let call = [socket as u64, bytes.as_ptr() as u64, bytes.len() as u64, quiet, 0, 0];
+    let sent = raw_call(libc::SYS_sendto as u64, call);
+    if sent < 0 { Err(sent) } else { Ok(socket) }
 }
 
 pub fn c_string(text: &str) -> CString {

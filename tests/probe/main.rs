@@ -28,6 +28,8 @@
 //! - `["descriptors"]` those open from 0 to 4095, as `list` of `[number, mode]`
 //! - `["input"]` reads standard input to its end
 //! - `["wait", PATH]` opens a FIFO and so sleeps until somebody else opens its other end
+//! - `["talk", PATH, TEXT]` connects, sends the text and reads to the end; `["hang", PATH, TEXT]`
+//!   leaves the connection open instead
 //! - `["connect", PATH]` connects to a Unix stream socket; a leading `@` means an abstract name
 //!
 //! Processes:
