@@ -247,7 +247,7 @@ pub fn tighter_limits() {
     let home = private_dir();
     let program = std::env::current_exe().expect("this program");
     let output = Command::new("sh")
-        .args(["-c", "ulimit -f 1000; ulimit -i 32; exec nice -n 15 \"$@\"", "sh"])
+        .args(["-c", "ulimit -f 20000; exec nice -n 15 \"$@\"", "sh"])
         .arg(program)
         .args([AS_HOST, "tight"])
         .env("TMPDIR", home.path())

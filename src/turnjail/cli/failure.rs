@@ -94,7 +94,7 @@ fn driver_exit(error: &DriverError) -> Exit {
 fn worker_remedy(code: Option<&str>) -> &'static str {
     match code {
         Some("model_refused") => {
-            "check model.url, model.name and the key; TURNJAIL_LOG_LEVEL=warn shows what the endpoint did"
+            "check model.url (it ends in /chat/completions), model.name and the key; the log says what the endpoint did"
         }
         Some("model_invalid" | "no_final_text" | "too_many_calls") => {
             "the model answered badly: try again, or use another model"
