@@ -40,6 +40,7 @@ fn one(
         "connect" => files::connect(text(0)?),
         "talk" => files::talk(text(0)?, text(1)?),
         "hang" => files::hang(text(0)?, text(1)?),
+        "times" => times(number(0)?, parameters.get(1)?.as_array()?, arguments)?,
         "child" => process::child(parameters.first()?.as_array()?),
         "execute" => report::value(process::execute(&process::strings(parameters)?)),
         "run" => process::run(&process::strings(parameters)?),
@@ -57,6 +58,18 @@ fn one(
         "exit" => std::process::exit(number(0)? as i32),
         _ => return None,
     })
+}
+
+/// Does one act over and over. Tells the last outcome and how many were equal to it.
+fn times(count: u64, act: &[Value], arguments: &[String]) -> Option<Value> {
+    let (name, parameters) = act.split_first()?;
+    let (mut last, mut equal) = (Value::Null, 0);
+    for _ in 0..count {
+        let outcome = one(name.as_str()?, parameters, arguments, &mut call::Done::default())?;
+        equal = if outcome == last { equal + 1 } else { 1 };
+        last = outcome;
+    }
+    Some(json!({"last": last, "equal": equal}))
 }
 
 fn environment() -> Value {

@@ -30,6 +30,7 @@
 //! - `["wait", PATH]` opens a FIFO and so sleeps until somebody else opens its other end
 //! - `["talk", PATH, TEXT]` connects, sends the text and reads to the end; `["hang", PATH, TEXT]`
 //!   leaves the connection open instead
+//! - `["times", N, ACT]` does the act N times: the `last` outcome and how many in a row were `equal`
 //! - `["connect", PATH]` connects to a Unix stream socket; a leading `@` means an abstract name
 //!
 //! Processes:
