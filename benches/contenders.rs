@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ExitReason, Limits};
 use turnjail_jail::client::Client;
-use turnjail_jail::{JailSpec, Mount, Profile, Target, run};
+use turnjail_jail::{Isolation, JailSpec, Mount, Target, run};
 
 use crate::Contender;
 
@@ -116,7 +116,7 @@ impl Jail {
                 Mount { source: place.path("workspace"), target: Target::Workspace },
                 Mount { source: place.path("run"), target: Target::Broker },
             ],
-            profile: Profile::Sealed,
+            isolation: Isolation::SEALED,
             limits: Limits::default(),
             landlock: true,
         };

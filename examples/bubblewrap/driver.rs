@@ -200,6 +200,7 @@ fn receipt(
         image: spec.image.clone(),
         image_digest: Some(image.digest.clone()),
         profile: None,
+        loopback: None,
         walls: vec![
             enforced("users", "user namespace"),
             enforced("files", "mount namespace, read-only root"),

@@ -116,6 +116,8 @@ pub struct Receipt {
     pub image_digest: Option<String>,
     /// The isolation profile, for example `sealed`.
     pub profile: Option<&'static str>,
+    /// Whether it had a loopback of its own in its network namespace, when known.
+    pub loopback: Option<bool>,
     /// Every layer of isolation, in force or not.
     pub walls: Vec<Wall>,
     /// Every limit asked for.

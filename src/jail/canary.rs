@@ -6,11 +6,10 @@ use rustix::fs::{Mode, OFlags};
 use turnjail_driver::Limits;
 use turnjail_images::Image;
 use turnjail_warden::canary::Attempt;
-use turnjail_warden::seccomp::Profile;
 
-use crate::StartError;
 use crate::client::Client;
 use crate::plan::JailSpec;
+use crate::{Isolation, StartError};
 
 /// Tries every forbidden act, each in a jail of its own, on the root filesystem of `image`. Any that is
 /// not refused is an error: then no turn may run.
@@ -21,7 +20,7 @@ pub(crate) async fn prove_walls(client: &Client, image: &Image) -> Result<(), St
         environment: Vec::new(),
         working_dir: String::new(),
         mounts: Vec::new(),
-        profile: Profile::Sealed,
+        isolation: Isolation::SEALED,
         limits: Limits::default(),
         landlock: true,
     };

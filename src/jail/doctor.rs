@@ -8,14 +8,13 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ExitReason, Limits};
 use turnjail_images::{BUILTIN, Image, ImageStore};
-use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::Facts;
 
 use crate::client::Client;
 use crate::driver::{JailOptions, LANDLOCK_MINIMUM, Policy, check_capabilities, check_root};
 use crate::plan::JailSpec;
-use crate::{StartError, canary, host, receipt, run};
+use crate::{Isolation, StartError, canary, host, receipt, run};
 
 /// The verdict on a building block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -257,7 +256,7 @@ async fn jail(client: &Client, image: &Image) -> Vec<Check> {
         environment: Vec::new(),
         working_dir: String::new(),
         mounts: Vec::new(),
-        profile: Profile::Sealed,
+        isolation: Isolation::SEALED,
         limits: Limits::default(),
         landlock: true,
     };

@@ -16,7 +16,7 @@ use turnjail_warden::wire::Facts;
 use crate::client::Client;
 use crate::plan::JailSpec;
 use crate::run::{Ended, run};
-use crate::{StartError, canary, host, receipt};
+use crate::{ImagePolicies, StartError, canary, host, receipt};
 
 /// The ABI from which on a required landlock counts as there: it mediates truncation.
 pub(crate) const LANDLOCK_MINIMUM: u32 = 3;
@@ -48,13 +48,16 @@ pub struct JailOptions {
     /// Whether supplementary groups that amount to root (docker, disk, ...) stop the start: they
     /// cannot be dropped in a user namespace. Best effort warns.
     pub groups: Policy,
+    /// What is set for single images.
+    pub images: ImagePolicies,
 }
 
 impl JailOptions {
     /// Best effort everywhere, with the images in `store`.
     pub fn new(store: PathBuf) -> Self {
         let policy = Policy::BestEffort;
-        Self { store, landlock: policy, limits: policy, groups: policy }
+        let images = ImagePolicies::default();
+        Self { store, landlock: policy, limits: policy, groups: policy, images }
     }
 }
 
@@ -62,6 +65,7 @@ impl JailOptions {
 #[derive(Debug)]
 pub struct JailDriver {
     store: ImageStore,
+    images: ImagePolicies,
     /// The running warden; replaced when it has died.
     client: Mutex<Arc<Client>>,
     /// One at a time starts a new warden.
@@ -80,7 +84,7 @@ impl JailDriver {
         canary::prove_walls(&client, &image).await?;
         tell_what_is_in_force(client.facts());
         let client = Mutex::new(Arc::new(client));
-        Ok(Self { store, client, restarting: tokio::sync::Mutex::new(()) })
+        Ok(Self { store, images: options.images, client, restarting: tokio::sync::Mutex::new(()) })
     }
 
     /// What the warden found out about this kernel.
@@ -212,10 +216,11 @@ impl ContainerDriver for JailDriver {
         spec.check()?;
         check_ids(spec)?;
         let image = self.store.resolve(&spec.image).map_err(image_error)?;
+        let isolation = self.images.isolation(&image)?;
         let client = self.client().await?;
-        let jail = JailSpec::for_turn(spec, &image, LANDLOCK);
+        let jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
         let ended = run(&client, &jail, turn, cancel, || progress.started()).await?;
-        let record = receipt::receipt(spec, &image, client.facts(), LANDLOCK, &ended);
+        let record = receipt::receipt(spec, &image, isolation, client.facts(), LANDLOCK, &ended);
         progress.ended(&record);
         outcome(ended, record)
     }
@@ -227,7 +232,8 @@ impl ContainerDriver for JailDriver {
     }
 
     async fn verify(&self, image: &str) -> Result<(), DriverError> {
-        self.store.resolve(image).map(drop).map_err(image_error)
+        let image = self.store.resolve(image).map_err(image_error)?;
+        Ok(self.images.isolation(&image).map(drop)?)
     }
 }
 

@@ -15,6 +15,7 @@ mod driver;
 mod error;
 mod host;
 mod interpreter;
+mod isolation;
 mod output;
 mod plan;
 mod process;
@@ -24,6 +25,7 @@ pub mod stage;
 
 pub use driver::{JailDriver, JailOptions, Policy};
 pub use error::StartError;
+pub use isolation::{ImagePolicies, ImageSettings, Isolation};
 pub use plan::{JailSpec, Mount};
 pub use run::{Ended, run};
 pub use turnjail_warden::seccomp::Profile;

@@ -11,7 +11,7 @@ use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Bind, Failure, Plan, Source, Target};
 
-use crate::{StartError, interpreter};
+use crate::{Isolation, StartError, interpreter};
 
 /// PATH where an image sets none, as Docker has it.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -38,8 +38,8 @@ pub struct JailSpec {
     pub working_dir: String,
     /// Directories of the host that can be seen inside.
     pub mounts: Vec<Mount>,
-    /// The isolation profile.
-    pub profile: Profile,
+    /// The isolation profile and what belongs to it.
+    pub isolation: Isolation,
     /// How much it may use.
     pub limits: Limits,
     /// Whether a landlock ruleset is applied (where the kernel has landlock).
@@ -57,7 +57,12 @@ pub struct Mount {
 
 impl JailSpec {
     /// The jail for a driver's specification and the image that it names.
-    pub fn for_turn(spec: &ContainerSpec, image: &Image, landlock: bool) -> Self {
+    pub fn for_turn(
+        spec: &ContainerSpec,
+        image: &Image,
+        isolation: Isolation,
+        landlock: bool,
+    ) -> Self {
         let mount = |source: &PathBuf, target| Mount { source: source.clone(), target };
         let mut mounts = vec![
             mount(&spec.workspace_dir, Target::Workspace),
@@ -71,7 +76,7 @@ impl JailSpec {
             environment: config.env.clone(),
             working_dir: config.working_dir.clone(),
             mounts,
-            profile: Profile::Sealed,
+            isolation,
             limits: spec.limits,
             landlock,
         }
@@ -79,8 +84,9 @@ impl JailSpec {
 
     /// The plan for the warden. The ids of the calling process are the jail's.
     pub(crate) fn plan(&self) -> Result<Plan, StartError> {
+        self.isolation.check()?;
         let program = self.program()?;
-        let sealed = self.profile == Profile::Sealed;
+        let sealed = self.isolation.profile == Profile::Sealed;
         // A sealed jail has no /proc, and landlock leaves it this one file.
         if !sealed {
             interpreter::check(&open_root(&self.rootfs)?, &self.working_dir, &program)?;
@@ -100,7 +106,8 @@ impl JailSpec {
             binds: self.mounts.iter().map(bind).collect::<Result<_, StartError>>()?,
             tmp_bytes: TMP_BYTES,
             tmp_inodes: TMP_INODES,
-            profile: self.profile,
+            profile: self.isolation.profile,
+            loopback: self.isolation.loopback,
             program: program.into_bytes(),
             arguments: self.command.iter().map(bytes).collect(),
             environment: self.environment(),
@@ -111,7 +118,7 @@ impl JailSpec {
             },
             hostname: b"sandbox".to_vec(),
             umask: if sealed { 0o077 } else { 0o022 },
-            rlimits: rlimits(&self.limits, sealed),
+            rlimits: rlimits(&self.limits, self.isolation),
             nice: NICE,
             landlock: self.landlock,
             attempt: None,
@@ -178,10 +185,10 @@ pub(crate) fn cpu_seconds(limits: &Limits) -> u64 {
 }
 
 /// The resource limits of one process (getrlimit(2)). Core dumps are the warden's matter.
-fn rlimits(limits: &Limits, sealed: bool) -> Vec<(u32, u64)> {
+fn rlimits(limits: &Limits, isolation: Isolation) -> Vec<(u32, u64)> {
     let memory = u64::from(limits.memory_mb) * MIB;
     // A general image's program has an init beside it.
-    let own = u64::from(!sealed);
+    let own = u64::from(isolation.profile == Profile::General);
     let mut list = vec![
         (resource::NPROC, u64::from(limits.pids) + own),
         (resource::CPU, cpu_seconds(limits)),
@@ -194,9 +201,12 @@ fn rlimits(limits: &Limits, sealed: bool) -> Vec<(u32, u64)> {
         (resource::RTPRIO, 0),
         (resource::SIGPENDING, 64),
     ];
-    if sealed {
-        // Runtimes reserve gigabytes that they never touch; the static worker does not.
+    // Runtimes reserve gigabytes that they never touch; the static worker does not.
+    if isolation.address_space_limit {
         list.push((resource::AS, memory));
+    }
+    if isolation.data_limit {
+        list.push((resource::DATA, memory));
     }
     list
 }
@@ -208,6 +218,7 @@ pub(crate) mod resource {
         match number {
             CPU => "RLIMIT_CPU",
             FSIZE => "RLIMIT_FSIZE",
+            DATA => "RLIMIT_DATA",
             STACK => "RLIMIT_STACK",
             NPROC => "RLIMIT_NPROC",
             NOFILE => "RLIMIT_NOFILE",
@@ -223,6 +234,7 @@ pub(crate) mod resource {
 
     pub(super) const CPU: u32 = 0;
     pub(super) const FSIZE: u32 = 1;
+    pub(super) const DATA: u32 = 2;
     pub(super) const STACK: u32 = 3;
     pub(super) const NPROC: u32 = 6;
     pub(super) const NOFILE: u32 = 7;
@@ -266,7 +278,7 @@ mod tests {
             environment: vec!["HOME=/root".to_owned(), "A=b".to_owned()],
             working_dir: String::new(),
             mounts: Vec::new(),
-            profile: Profile::Sealed,
+            isolation: Isolation::SEALED,
             limits: Limits::default(),
             landlock: true,
         }

@@ -3,44 +3,104 @@
 use turnjail_driver::{ContainerSpec, Limit, Receipt, Usage, Wall, WallState};
 use turnjail_images::Image;
 use turnjail_protocol::limits::{STDERR_BYTES, STDOUT_BYTES};
+use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Facts, Failure};
 
+use crate::Isolation;
 use crate::plan::{FILE_BYTES, MIB, OPEN_FILES, TMP_BYTES, cpu_seconds};
 use crate::run::Ended;
 
-/// The walls of the sealed profile. A jail in which one of the enforced ones could not be built was
-/// never started; what a kernel does not have is told apart here.
-pub(crate) fn walls(facts: &Facts, landlock: bool, missing: &[Failure]) -> Vec<Wall> {
-    let enforced = |name, by: &str| Wall { name, state: WallState::Enforced, by: by.to_owned() };
+/// The walls of a jail. One in which one of the enforced ones could not be built was never started; what
+/// a kernel does not have, or a profile does not build, is told apart here.
+pub(crate) fn walls(
+    facts: &Facts,
+    isolation: Isolation,
+    landlock: bool,
+    missing: &[Failure],
+) -> Vec<Wall> {
+    let is_missing = |step: Step| missing.iter().any(|failure| failure.step == step);
     vec![
         enforced("user", "user namespace, this user's one id, setgroups denied"),
         enforced("files", "mount namespace, read-only root by pivot_root, nosuid and nodev mounts"),
-        enforced("processes", "pid namespace, session of its own"),
-        enforced("network", "network namespace, empty; AF_UNIX stream sockets only (seccomp)"),
+        processes(isolation.profile, is_missing(Step::Proc)),
+        enforced("network", network(isolation)),
         enforced("ipc", "IPC namespace"),
         enforced("host name", "UTS namespace"),
         enforced("cgroup view", "cgroup namespace"),
-        if missing.iter().any(|failure| failure.step == Step::NamespaceLimit) {
-            let by = "seccomp only: the limits of namespaces cannot be written here".to_owned();
-            Wall { name: "nested namespaces", state: WallState::Degraded, by }
+        if is_missing(Step::NamespaceLimit) {
+            degraded(
+                "nested namespaces",
+                "seccomp only: the limits of namespaces cannot be written here",
+            )
         } else {
             enforced("nested namespaces", "limits of 0 and seccomp")
         },
         enforced("privileges", "all capability sets empty, secure bits locked, no_new_privs"),
-        enforced(
-            "system calls",
-            &format!("seccomp, sealed list, filter sha256:{:.12}", facts.sealed_filter),
-        ),
+        system_calls(facts, isolation),
         landlock_wall(facts, landlock),
-        if facts.mdwe {
-            enforced("executable memory", "PR_SET_MDWE and seccomp")
-        } else {
-            let by = "seccomp only: the kernel has no PR_SET_MDWE (Linux 6.3)".to_owned();
-            Wall { name: "executable memory", state: WallState::Degraded, by }
-        },
+        executable_memory(facts, isolation.profile),
         enforced("descriptors", "0, 1 and 2 only, pipes"),
     ]
+}
+
+fn enforced(name: &'static str, by: &str) -> Wall {
+    Wall { name, state: WallState::Enforced, by: by.to_owned() }
+}
+
+fn degraded(name: &'static str, by: &str) -> Wall {
+    Wall { name, state: WallState::Degraded, by: by.to_owned() }
+}
+
+fn processes(profile: Profile, without_proc: bool) -> Wall {
+    let by = match profile {
+        Profile::Sealed => "pid namespace without /proc, session of its own",
+        Profile::General if without_proc => {
+            "pid namespace, session of its own; no /proc, which this host does not let be mounted"
+        }
+        Profile::General => "pid namespace, /proc with its processes alone, session of its own",
+    };
+    enforced("processes", by)
+}
+
+fn network(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation { loopback: true, .. } => {
+            "network namespace with nothing but a loopback of its own; Unix, TCP and UDP sockets only \
+             (seccomp)"
+        }
+        Isolation { profile: Profile::Sealed, .. } => {
+            "network namespace, empty; AF_UNIX stream sockets only (seccomp)"
+        }
+        Isolation { profile: Profile::General, .. } => {
+            "network namespace, empty; AF_UNIX sockets only (seccomp)"
+        }
+    }
+}
+
+fn system_calls(facts: &Facts, isolation: Isolation) -> Wall {
+    let filter = match isolation {
+        Isolation { profile: Profile::Sealed, .. } => &facts.sealed_filter,
+        Isolation { loopback: false, .. } => &facts.general_filter,
+        Isolation { loopback: true, .. } => &facts.loopback_filter,
+    };
+    let profile = isolation.profile;
+    enforced("system calls", &format!("seccomp, {profile} list, filter sha256:{filter:.12}"))
+}
+
+fn executable_memory(facts: &Facts, profile: Profile) -> Wall {
+    let name = "executable memory";
+    match profile {
+        Profile::General => Wall {
+            name,
+            state: WallState::Absent,
+            by: "the general profile lets runtimes compile code in memory".to_owned(),
+        },
+        Profile::Sealed if facts.mdwe => enforced(name, "PR_SET_MDWE and seccomp"),
+        Profile::Sealed => {
+            degraded(name, "seccomp only: the kernel has no PR_SET_MDWE (Linux 6.3)")
+        }
+    }
 }
 
 fn landlock_wall(facts: &Facts, landlock: bool) -> Wall {
@@ -79,13 +139,22 @@ pub(crate) fn landlock_lacks(abi: u32) -> Vec<&'static str> {
 }
 
 /// Every limit asked for and what enforces it. Without a delegated cgroup these are per process.
-pub(crate) fn limits(spec: &ContainerSpec) -> Vec<Limit> {
+pub(crate) fn limits(spec: &ContainerSpec, isolation: Isolation) -> Vec<Limit> {
     let limit =
         |name, asked: String, by: Option<&str>| Limit { name, asked, by: by.map(str::to_owned) };
     let asked = &spec.limits;
+    let memory = match isolation {
+        Isolation { address_space_limit: true, .. } => Some("RLIMIT_AS"),
+        Isolation { data_limit: true, .. } => Some("RLIMIT_DATA, private memory of each process"),
+        _ => None,
+    };
+    let processes = match isolation.profile {
+        Profile::Sealed => "RLIMIT_NPROC and seccomp",
+        Profile::General => "RLIMIT_NPROC",
+    };
     vec![
-        limit("memory", format!("{} MiB", asked.memory_mb), Some("RLIMIT_AS")),
-        limit("processes", asked.pids.to_string(), Some("RLIMIT_NPROC and seccomp")),
+        limit("memory", format!("{} MiB", asked.memory_mb), memory),
+        limit("processes", asked.pids.to_string(), Some(processes)),
         limit("cpu time", format!("{} s", cpu_seconds(asked)), Some("RLIMIT_CPU")),
         limit("cpu share", asked.cpus.to_string(), None),
         limit("wall time", format!("{} ms", asked.time_ms), Some("the runtime's deadline")),
@@ -101,6 +170,7 @@ pub(crate) fn limits(spec: &ContainerSpec) -> Vec<Limit> {
 pub(crate) fn receipt(
     spec: &ContainerSpec,
     image: &Image,
+    isolation: Isolation,
     facts: &Facts,
     landlock: bool,
     ended: &Ended,
@@ -109,9 +179,10 @@ pub(crate) fn receipt(
         driver: crate::driver::NAME,
         image: spec.image.clone(),
         image_digest: Some(image.digest.clone()),
-        profile: Some("sealed"),
-        walls: walls(facts, landlock, &ended.missing),
-        limits: limits(spec),
+        profile: Some(isolation.profile.as_str()),
+        loopback: Some(isolation.loopback),
+        walls: walls(facts, isolation, landlock, &ended.missing),
+        limits: limits(spec, isolation),
         exit: ended.reason,
         timing: ended.timing,
         usage: Usage {

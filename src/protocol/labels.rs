@@ -5,6 +5,9 @@ pub const PROTOCOL_LABEL: &str = "roundtable.sandbox.protocol";
 /// The label that asks for an isolation profile. It may only tighten.
 pub const PROFILE_LABEL: &str = "roundtable.sandbox.profile";
 
+/// The label by which an image asks for `RLIMIT_DATA`, with the value `true`.
+pub const DATA_LIMIT_LABEL: &str = "roundtable.sandbox.data-limit";
+
 /// The workspace in the jail.
 pub const WORKSPACE_PATH: &str = "/workspace";
 /// The channel's own state in the jail, where the workspace is shared.

@@ -61,7 +61,7 @@ impl Bench {
                 mount("channel", Target::Channel),
                 mount("run", Target::Broker),
             ],
-            profile,
+            isolation: profile.into(),
             limits: Limits { time_ms: 10_000, ..Limits::default() },
             landlock: true,
         }

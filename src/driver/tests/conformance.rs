@@ -268,6 +268,7 @@ impl InProcess {
             image: spec.image.clone(),
             image_digest: None,
             profile: None,
+            loopback: None,
             walls: Vec::new(),
             limits: Vec::new(),
             exit,

@@ -65,6 +65,7 @@ fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failu
         standard_streams(descriptors)?;
         identity(jail)?;
         own_session(jail)?;
+        network(jail)?;
         forbid_namespaces(*status)?;
         enter_root(jail, *status)?;
         mounts(jail)?;
@@ -111,6 +112,14 @@ fn own_session(jail: &Prepared) -> Done {
     setsid().map_err(fail(Step::Session))?;
     umask(Mode::from_bits_truncate(0o077));
     sethostname(OsStr::from_bytes(&jail.plan.hostname)).map_err(fail(Step::HostName))
+}
+
+/// The loopback of the new network namespace is down, and stays so unless it is asked for.
+fn network(jail: &Prepared) -> Done {
+    if jail.plan.loopback && jail.plan.profile == Profile::General {
+        sys::raise_loopback().map_err(fail(Step::Loopback))?;
+    }
+    Ok(())
 }
 
 /// Nested namespaces end in ENOSPC even if a filter were missing. Where /proc/sys is read-only (inside a
@@ -250,7 +259,7 @@ fn close_descriptors(status: RawFd) -> Result<RawFd, Failure> {
 
 /// The last act before exec, so that no call of the set-up needs to be allowed.
 fn filter(jail: &Prepared) -> Done {
-    let filter = jail.policies.filter(jail.plan.profile);
+    let filter = jail.policies.filter(jail.plan.profile, jail.plan.loopback);
     sys::install_filter(filter.instructions()).map_err(fail(Step::Seccomp))
 }
 

@@ -34,8 +34,9 @@ pub struct Ruleset {
     pub rules: Vec<Rule>,
 }
 
-/// The ruleset of `profile` for a kernel with landlock ABI `abi`; none below ABI 1.
-pub fn ruleset(profile: Profile, abi: u32) -> Option<Ruleset> {
+/// The ruleset of `profile` for a kernel with landlock ABI `abi`; none below ABI 1. With a loopback the
+/// network is not handled: its rules know ports, not addresses, and the namespace has nothing else.
+pub fn ruleset(profile: Profile, loopback: bool, abi: u32) -> Option<Ruleset> {
     let abi = known(abi);
     let handled = AccessFs::from_all(abi);
     if handled.is_empty() {
@@ -45,7 +46,7 @@ pub fn ruleset(profile: Profile, abi: u32) -> Option<Ruleset> {
     Some(Ruleset {
         attributes: RulesetAttributes {
             fs: handled.bits(),
-            net: AccessNet::from_all(abi).bits(),
+            net: if loopback { 0 } else { AccessNet::from_all(abi).bits() },
             scoped: Scope::from_all(abi).bits(),
         },
         // struct landlock_ruleset_attr grew a field at ABI 4 (network) and at ABI 6 (scopes).
@@ -114,13 +115,13 @@ mod tests {
 
     #[test]
     fn no_abi_no_ruleset() {
-        assert_eq!(ruleset(Profile::Sealed, 0), None);
+        assert_eq!(ruleset(Profile::Sealed, false, 0), None);
     }
 
     #[test]
     fn every_abi_handles_only_what_it_knows_and_grants_only_what_it_handles() {
         for abi in 1..=12 {
-            let set = ruleset(Profile::Sealed, abi).expect("a ruleset");
+            let set = ruleset(Profile::Sealed, false, abi).expect("a ruleset");
             let rights = set.attributes.fs;
             assert_eq!(rights & 1, 1, "execute is handled at every ABI");
             assert_eq!(rights >> 13 & 1, u64::from(abi >= 2), "refer at ABI {abi}");
@@ -135,8 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn with_a_loopback_the_network_alone_is_not_handled() {
+        for abi in 1..=12 {
+            let [without, with] = [false, true].map(|loopback| {
+                ruleset(Profile::General, loopback, abi).expect("a ruleset").attributes
+            });
+            assert_eq!((with.fs, with.scoped), (without.fs, without.scoped), "at ABI {abi}");
+            assert_eq!((without.net != 0, with.net), (abi >= 4, 0), "at ABI {abi}");
+        }
+    }
+
+    #[test]
     fn the_sealed_profile_executes_its_program_only() {
-        let set = ruleset(Profile::Sealed, 7).expect("a ruleset");
+        let set = ruleset(Profile::Sealed, false, 7).expect("a ruleset");
         let execute = AccessFs::Execute as u64;
         assert_eq!(set.program_rights & execute, execute);
         assert!(set.rules.iter().all(|rule| rule.rights & execute == 0));
@@ -145,7 +157,7 @@ mod tests {
     #[test]
     fn the_broker_directory_grants_nothing_but_connecting() {
         let at = |abi| {
-            let set = ruleset(Profile::Sealed, abi).expect("a ruleset");
+            let set = ruleset(Profile::Sealed, false, abi).expect("a ruleset");
             set.rules.iter().find(|r| r.path == c"/broker").map(|r| r.rights)
         };
         assert_eq!(at(7), None);

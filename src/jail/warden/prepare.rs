@@ -31,6 +31,7 @@ pub struct Policies {
     pub init_filter: seccomp::Filter,
     sealed: ProfilePolicies,
     general: ProfilePolicies,
+    loopback: ProfilePolicies,
 }
 
 /// The filter and the ruleset of one profile.
@@ -49,29 +50,31 @@ impl Policies {
             mdwe: sys::can_deny_executable_memory(),
             capabilities: (0..64).take_while(|&c| sys::bounding_set_has(c).is_ok()).count() as u32,
             init_filter: seccomp::init(),
-            sealed: ProfilePolicies::new(Profile::Sealed, landlock_abi),
-            general: ProfilePolicies::new(Profile::General, landlock_abi),
+            sealed: ProfilePolicies::new(Profile::Sealed, false, landlock_abi),
+            general: ProfilePolicies::new(Profile::General, false, landlock_abi),
+            loopback: ProfilePolicies::new(Profile::General, true, landlock_abi),
         }
     }
 
-    /// The seccomp filter of a profile.
-    pub fn filter(&self, profile: Profile) -> &seccomp::Filter {
-        &self.of(profile).filter
+    /// The seccomp filter of a profile, which only the general one has a second of.
+    pub fn filter(&self, profile: Profile, loopback: bool) -> &seccomp::Filter {
+        &self.of(profile, loopback).filter
     }
 
-    fn of(&self, profile: Profile) -> &ProfilePolicies {
-        match profile {
-            Profile::Sealed => &self.sealed,
-            Profile::General => &self.general,
+    fn of(&self, profile: Profile, loopback: bool) -> &ProfilePolicies {
+        match (profile, loopback) {
+            (Profile::Sealed, _) => &self.sealed,
+            (Profile::General, false) => &self.general,
+            (Profile::General, true) => &self.loopback,
         }
     }
 }
 
 impl ProfilePolicies {
-    fn new(profile: Profile, landlock_abi: u32) -> Self {
+    fn new(profile: Profile, loopback: bool, landlock_abi: u32) -> Self {
         Self {
-            filter: seccomp::program(profile, &FilterOptions::default()),
-            ruleset: landlock::ruleset(profile, landlock_abi),
+            filter: seccomp::program(profile, &FilterOptions { loopback }),
+            ruleset: landlock::ruleset(profile, loopback, landlock_abi),
         }
     }
 }
@@ -130,7 +133,11 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             plan,
             policies,
-            ruleset: policies.of(plan.profile).ruleset.as_ref().filter(|_| plan.landlock),
+            ruleset: policies
+                .of(plan.profile, plan.loopback)
+                .ruleset
+                .as_ref()
+                .filter(|_| plan.landlock),
             uid_map: format!("{0} {0} 1", plan.uid),
             gid_map: format!("{0} {0} 1", plan.gid),
             root_path: c_string(plan.root.path.clone(), Step::OpenSource)?,

@@ -60,8 +60,9 @@ impl<'a> Warden<'a> {
         let facts = Facts {
             landlock_abi: warden.policies.landlock_abi,
             mdwe: warden.policies.mdwe,
-            sealed_filter: warden.policies.filter(Profile::Sealed).digest(),
-            general_filter: warden.policies.filter(Profile::General).digest(),
+            sealed_filter: warden.policies.filter(Profile::Sealed, false).digest(),
+            general_filter: warden.policies.filter(Profile::General, false).digest(),
+            loopback_filter: warden.policies.filter(Profile::General, true).digest(),
         };
         warden.answer(&Response::Ready(facts), &[])?;
         Ok(warden)

@@ -49,6 +49,8 @@ steps! {
     JailNamespaces = "create the namespaces of a jail",
     /// setsid.
     Session = "start a session of its own",
+    /// Raising lo, for a general image with a loopback.
+    Loopback = "raise the loopback of the jail",
     /// Standard input, output and error.
     Stdio = "set up standard input and output",
     /// Writing 0 to the limits of namespaces.

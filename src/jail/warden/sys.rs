@@ -72,6 +72,22 @@ pub fn wait_any() -> Result<(libc::pid_t, c_int)> {
     check(c_long::from(pid)).map(|pid| (pid as libc::pid_t, status))
 }
 
+/// Raises `lo` in this process's network namespace, in which it holds every capability.
+pub fn raise_loopback() -> Result<()> {
+    let (domain, kind) = (libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC);
+    // SAFETY: takes integers only.
+    let socket = new_fd(c_long::from(unsafe { libc::socket(domain, kind, 0) }))?;
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, &from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from as c_char;
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    let (number, flags) = (libc::SYS_ioctl, libc::SIOCSIFFLAGS);
+    // SAFETY: the request is a live ifreq, whose name ends with zeros.
+    check(unsafe { libc::syscall(number, socket.as_raw_fd(), flags, &raw const request) }).map(drop)
+}
+
 /// PR_SET_DUMPABLE 0: nobody of the same user may look into this process.
 pub fn not_dumpable() -> Result<()> {
     prctl(libc::PR_SET_DUMPABLE, [0; 4]).map(drop)

@@ -39,6 +39,8 @@ pub struct Plan {
     pub tmp_inodes: u64,
     /// The isolation profile.
     pub profile: Profile,
+    /// A loopback of the jail's own, in the general profile alone.
+    pub loopback: bool,
     /// The program, an absolute path inside the root, and its arguments; the first is its name.
     pub program: Vec<u8>,
     /// The program's arguments, its name first.
@@ -150,6 +152,8 @@ pub struct Facts {
     pub sealed_filter: String,
     /// SHA-256 of the general profile's seccomp program, hexadecimal.
     pub general_filter: String,
+    /// SHA-256 of the same with a loopback.
+    pub loopback_filter: String,
 }
 
 /// How a jail's first process ended.

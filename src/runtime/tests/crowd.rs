@@ -85,6 +85,7 @@ impl ContainerDriver for Counting {
                 image: spec.image.clone(),
                 image_digest: None,
                 profile: None,
+                loopback: None,
                 walls: Vec::new(),
                 limits: Vec::new(),
                 exit: ExitReason::Ok,

@@ -114,6 +114,7 @@ mod tests {
             image: "turnjail-worker".into(),
             image_digest: Some(format!("sha256:{}", "ab".repeat(32))),
             profile: Some("sealed"),
+            loopback: None,
             walls: vec![
                 Wall {
                     name: "network",

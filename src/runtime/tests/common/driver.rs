@@ -249,6 +249,7 @@ fn receipt(spec: &ContainerSpec, exit: ExitReason) -> Receipt {
         image: spec.image.clone(),
         image_digest: None,
         profile: None,
+        loopback: None,
         walls: Vec::new(),
         limits: Vec::new(),
         exit,

@@ -1,0 +1,211 @@
+//! How an image is isolated: its profile, by its label and by what the operator set for it.
+//!
+//! A label is the image's own word and can only tighten. Whatever loosens is an [`ImageSettings`] of the
+//! operator's for one reference.
+
+use std::collections::BTreeMap;
+
+use turnjail_images::{Image, ProfileLabel};
+use turnjail_protocol::DATA_LIMIT_LABEL;
+use turnjail_warden::seccomp::Profile;
+
+use crate::StartError;
+
+/// The isolation of one jail, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Isolation {
+    /// The profile.
+    pub profile: Profile,
+    /// A loopback of the jail's own. Only the general profile can have one.
+    pub loopback: bool,
+    /// Whether `RLIMIT_AS` bounds each process to the memory limit. Only a static program that reserves
+    /// no more than it uses can live with it.
+    pub address_space_limit: bool,
+    /// Whether `RLIMIT_DATA` does the same for private writable memory alone.
+    pub data_limit: bool,
+}
+
+impl Isolation {
+    /// The sealed profile as it is.
+    pub const SEALED: Self = Self {
+        profile: Profile::Sealed,
+        loopback: false,
+        address_space_limit: true,
+        data_limit: false,
+    };
+
+    /// The general profile as it is.
+    pub const GENERAL: Self = Self {
+        profile: Profile::General,
+        loopback: false,
+        address_space_limit: false,
+        data_limit: false,
+    };
+
+    /// A combination that cannot be built is refused.
+    pub(crate) fn check(self) -> Result<(), StartError> {
+        if self.loopback && self.profile == Profile::Sealed {
+            return Err(StartError::policy(
+                "the sealed profile has no loopback",
+                "set profile = \"general\" for the image as well, or take loopback away",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl From<Profile> for Isolation {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::Sealed => Self::SEALED,
+            Profile::General => Self::GENERAL,
+        }
+    }
+}
+
+/// What an operator sets for one image. Nothing set changes nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ImageSettings {
+    /// The profile, whatever the image's label asks for.
+    pub profile: Option<Profile>,
+    /// A loopback in the jail's empty network namespace, for programs that talk to themselves.
+    pub loopback: bool,
+    /// `RLIMIT_AS` on (in the general profile too) or off (in the sealed profile too).
+    pub address_space_limit: Option<bool>,
+    /// `RLIMIT_DATA` on or off, whatever the image's label asks for.
+    pub data_limit: Option<bool>,
+}
+
+/// The settings of every image that has some, by reference.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImagePolicies(BTreeMap<String, ImageSettings>);
+
+impl ImagePolicies {
+    /// Settings for `reference`, in place of earlier ones. `name` and `name:latest` are one reference;
+    /// settings for a tag do not reach the same image by its digest.
+    pub fn set(&mut self, reference: &str, settings: ImageSettings) {
+        self.0.insert(canonical(reference).to_owned(), settings);
+    }
+
+    /// The isolation of `image`, by the reference that it was asked for by.
+    pub(crate) fn isolation(&self, image: &Image) -> Result<Isolation, StartError> {
+        let settings = self.0.get(canonical(&image.reference)).copied().unwrap_or_default();
+        let profile = match (settings.profile, image.config.profile()) {
+            (Some(profile), _) => profile,
+            (None, ProfileLabel::Sealed) => Profile::Sealed,
+            (None, ProfileLabel::None) => Profile::General,
+            (None, ProfileLabel::Unknown(word)) if word == Profile::General.as_str() => {
+                Profile::General
+            }
+            (None, ProfileLabel::Unknown(word)) => return Err(unknown(&image.reference, &word)),
+        };
+        let asks = image.config.labels.get(DATA_LIMIT_LABEL).is_some_and(|value| value == "true");
+        let plain = Isolation::from(profile);
+        let isolation = Isolation {
+            profile,
+            loopback: settings.loopback,
+            address_space_limit: settings.address_space_limit.unwrap_or(plain.address_space_limit),
+            data_limit: settings.data_limit.unwrap_or(asks),
+        };
+        isolation.check()?;
+        Ok(isolation)
+    }
+}
+
+/// An image that asks for something stricter than is known must not get something looser.
+fn unknown(reference: &str, word: &str) -> StartError {
+    let word: String = word.chars().take(32).collect();
+    StartError::policy(
+        format!("image {reference:?} asks for the isolation profile {word:?}, which there is not"),
+        "set a profile for this image: [images.\"<reference>\"] profile = \"sealed\"",
+    )
+}
+
+/// The same for every way to write one reference.
+fn canonical(reference: &str) -> &str {
+    let tagged = !reference.contains('@');
+    reference.strip_suffix(":latest").filter(|_| tagged).unwrap_or(reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use turnjail_images::ImageConfig;
+    use turnjail_protocol::PROFILE_LABEL;
+
+    use super::*;
+
+    fn image(labels: &[(&str, &str)]) -> Image {
+        let labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+        Image {
+            reference: "python:3".to_owned(),
+            digest: "sha256:00".to_owned(),
+            rootfs: PathBuf::from("/"),
+            config: ImageConfig { labels, ..ImageConfig::default() },
+        }
+    }
+
+    fn isolation(
+        labels: &[(&str, &str)],
+        settings: ImageSettings,
+    ) -> Result<Isolation, StartError> {
+        let mut policies = ImagePolicies::default();
+        policies.set("python:3", settings);
+        policies.isolation(&image(labels))
+    }
+
+    #[test]
+    fn a_label_can_only_tighten() {
+        let by_label = |labels: &[_]| isolation(labels, ImageSettings::default()).expect("known");
+        assert_eq!(by_label(&[]), Isolation::GENERAL);
+        assert_eq!(by_label(&[(PROFILE_LABEL, "general")]), Isolation::GENERAL);
+        assert_eq!(by_label(&[(PROFILE_LABEL, "sealed")]), Isolation::SEALED);
+        let limited = Isolation { data_limit: true, ..Isolation::GENERAL };
+        assert_eq!(by_label(&[(DATA_LIMIT_LABEL, "true")]), limited);
+        assert_eq!(by_label(&[("roundtable.sandbox.loopback", "true")]), Isolation::GENERAL);
+        let error = isolation(&[(PROFILE_LABEL, "vault")], ImageSettings::default());
+        assert_eq!(error.expect_err("unknown").code(), "policy");
+    }
+
+    #[test]
+    fn settings_win_over_labels() {
+        let general = ImageSettings { profile: Some(Profile::General), ..Default::default() };
+        let sealed = ImageSettings { profile: Some(Profile::Sealed), ..Default::default() };
+        let label = [(PROFILE_LABEL, "sealed")];
+        assert_eq!(isolation(&label, general).expect("loosened"), Isolation::GENERAL);
+        assert_eq!(isolation(&[], sealed).expect("tightened"), Isolation::SEALED);
+        assert_eq!(isolation(&[(PROFILE_LABEL, "vault")], sealed).expect("set"), Isolation::SEALED);
+        let limits = ImageSettings {
+            address_space_limit: Some(true),
+            data_limit: Some(false),
+            ..Default::default()
+        };
+        let limited = isolation(&[(DATA_LIMIT_LABEL, "true")], limits).expect("set");
+        assert_eq!(limited, Isolation { address_space_limit: true, ..Isolation::GENERAL });
+    }
+
+    #[test]
+    fn a_loopback_needs_the_general_profile() {
+        let loopback = ImageSettings { loopback: true, ..Default::default() };
+        let with = isolation(&[], loopback).expect("general");
+        assert_eq!(with, Isolation { loopback: true, ..Isolation::GENERAL });
+        let error = isolation(&[(PROFILE_LABEL, "sealed")], loopback).expect_err("refused");
+        assert!(error.remedy().is_some_and(|remedy| remedy.contains("general")), "{error}");
+    }
+
+    #[test]
+    fn settings_are_for_one_reference() {
+        let mut policies = ImagePolicies::default();
+        let sealed = ImageSettings { profile: Some(Profile::Sealed), ..Default::default() };
+        policies.set("python", sealed);
+        let named = |name: &str| Image { reference: name.to_owned(), ..image(&[]) };
+        let of = |name: &str| policies.isolation(&named(name)).expect("known").profile;
+        for same in ["python", "python:latest"] {
+            assert_eq!(of(same), Profile::Sealed, "{same}");
+        }
+        for other in ["python:3", "other", "python@sha256:00"] {
+            assert_eq!(of(other), Profile::General, "{other}");
+        }
+    }
+}
