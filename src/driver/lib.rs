@@ -13,6 +13,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod image;
 mod receipt;
 mod spec;
 

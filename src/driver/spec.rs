@@ -136,7 +136,7 @@ fn check_name(name: &str) -> Result<(), SpecError> {
 }
 
 /// A reference that no client can take for an option, and that holds no separator of any list.
-fn check_image(image: &str) -> Result<(), SpecError> {
+pub(crate) fn check_image(image: &str) -> Result<(), SpecError> {
     let valid = image.len() <= MAX_IMAGE
         && image.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
         && image.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._/:@+-".contains(&byte));
