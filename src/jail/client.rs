@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{
-    Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Status,
+    Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Settings, Status, Way,
 };
 
 use crate::plan::resource;
@@ -29,11 +29,31 @@ use crate::{StartError, process};
 /// How long a warden may take to say what it found out.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
+/// How a warden makes jails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// How many jails are prepared ahead of need, at most [`MAX_POOL`]; 0 for none.
+    pub pool: u16,
+    /// The way of every jail whose plan leaves it open.
+    pub way: Way,
+}
+
+/// The largest pool. A pool shortens the wait of a single request; it makes no more jails a second, and
+/// each parked jail slows down the making of others.
+pub const MAX_POOL: u16 = 64;
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { pool: 4, way: Way::Any }
+    }
+}
+
 /// A running warden. Dropping it closes the connection, which ends the warden and with it every jail.
 #[derive(Debug)]
 pub struct Client {
     connection: Arc<Connection>,
     facts: Facts,
+    way: Way,
     _closing: DropGuard,
 }
 
@@ -58,6 +78,7 @@ struct Slot {
 struct Started {
     process: Process,
     status: OwnedFd,
+    prepared: bool,
 }
 
 /// A jail's first process. Killed when dropped: whoever loses interest leaves nothing running.
@@ -85,11 +106,17 @@ pub struct Jail {
     exited: oneshot::Receiver<Exit>,
     objects: Objects,
     missing: Vec<Failure>,
+    prepared: bool,
 }
 
 impl Client {
-    /// Starts a warden. Must be called within a tokio runtime.
+    /// Starts a warden with the default options. Must be called within a tokio runtime.
     pub async fn start() -> Result<Self, StartError> {
+        Self::start_with(ClientOptions::default()).await
+    }
+
+    /// Starts a warden. Must be called within a tokio runtime.
+    pub async fn start_with(options: ClientOptions) -> Result<Self, StartError> {
         let socket = process::start()?;
         let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::from(socket))
             .map_err(|e| host_error("watch a socket", &e))?;
@@ -105,9 +132,14 @@ impl Client {
             Ok(_) => return Err(StartError::WardenDied),
             Err(e) => return Err(host_error("read from the warden", &e)),
         };
+        let settings = Settings { pool: options.pool.min(MAX_POOL) };
+        connection
+            .send(&Request::Settings(settings), &[])
+            .await
+            .map_err(|e| host_error("write to the warden", &e))?;
         let closing = CancellationToken::new();
         tokio::spawn(Arc::clone(&connection).dispatch(closing.clone()));
-        Ok(Self { connection, facts, _closing: closing.drop_guard() })
+        Ok(Self { connection, facts, way: options.way, _closing: closing.drop_guard() })
     }
 
     /// What the warden found out about this kernel.
@@ -123,6 +155,9 @@ impl Client {
     /// Clones a jail with these standard streams; its program runs when it is [ready](Jail::ready). The
     /// plan's number is set here.
     pub async fn jail(&self, mut plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
+        if plan.way == Way::Any {
+            plan.way = self.way;
+        }
         plan.id = self.connection.next.fetch_add(1, Ordering::Relaxed);
         let id = plan.id;
         let objects = Objects::of(&plan);
@@ -133,19 +168,21 @@ impl Client {
             None => return Err(StartError::WardenDied),
             Some(jails) => jails.insert(id, slot),
         };
-        if let Err(e) = self.connection.send(&Request::Start(Box::new(plan)), &stdio).await {
+        let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).collect();
+        if let Err(e) = self.connection.send(&Request::Start(Box::new(plan)), &fds).await {
             self.connection.forget(id);
             return Err(host_error("write to the warden", &e));
         }
+        drop(fds);
         drop(stdio);
-        let Started { process, status } = match starting.await {
+        let Started { process, status, prepared } = match starting.await {
             Ok(Ok(started)) => started,
             Ok(Err(failure)) => return Err(StartError::step(failure, objects.of_step(failure))),
             Err(_) => return Err(StartError::WardenDied),
         };
         let status = pipe::Receiver::from_owned_fd(status)
             .map_err(|e| host_error("watch the status of a jail", &e))?;
-        Ok(Jail { process, status, exited: exiting, objects, missing: Vec::new() })
+        Ok(Jail { process, status, exited: exiting, objects, missing: Vec::new(), prepared })
     }
 }
 
@@ -187,6 +224,11 @@ impl Jail {
     /// The walls that the plan allowed to be missing and that are.
     pub fn missing(&self) -> &[Failure] {
         &self.missing
+    }
+
+    /// Whether it was prepared before its plan was known.
+    pub fn prepared(&self) -> bool {
+        self.prepared
     }
 
     /// Kills everything in the jail.
@@ -237,7 +279,7 @@ impl Connection {
         let mut jails = self.jails();
         let Some(jails) = jails.as_mut() else { return };
         match response {
-            Response::Started { id } => {
+            Response::Started { id, prepared } => {
                 let mut fds = fds.into_iter();
                 let process = fds.next().map(Process);
                 let (Some(process), Some(status)) = (process, fds.next()) else {
@@ -249,7 +291,7 @@ impl Connection {
                     }
                     return;
                 };
-                let started = Started { process, status };
+                let started = Started { process, status, prepared };
                 // When nobody waits any more, the jail is dropped here and so killed.
                 if let Some(waiting) = jails.get_mut(&id).and_then(|slot| slot.started.take()) {
                     let _ = waiting.send(Ok(started));
@@ -295,16 +337,17 @@ impl Connection {
         Ok(Some((response, fds)))
     }
 
-    async fn send(&self, request: &Request, fds: &[OwnedFd; 3]) -> io::Result<()> {
+    async fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let message = postcard::to_allocvec(request).map_err(io::Error::other)?;
         if message.len() > MESSAGE_BYTES {
             return Err(rustix::io::Errno::MSGSIZE.into());
         }
-        let fds = [fds[0].as_fd(), fds[1].as_fd(), fds[2].as_fd()];
         let send = || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            control.push(SendAncillaryMessage::ScmRights(&fds));
+            if !fds.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(fds));
+            }
             let parts = [IoSlice::new(&message)];
             sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
                 .map_err(io::Error::from)

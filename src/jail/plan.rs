@@ -9,7 +9,7 @@ use turnjail_driver::{ContainerSpec, Limits};
 use turnjail_images::Image;
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::{Bind, Failure, Plan, Source, Target};
+use turnjail_warden::wire::{Bind, Failure, Plan, Source, Target, Way};
 
 use crate::{Isolation, StartError, interpreter};
 
@@ -122,6 +122,7 @@ impl JailSpec {
             nice: NICE,
             landlock: self.landlock,
             attempt: None,
+            way: Way::Any,
         })
     }
 

@@ -16,7 +16,7 @@ use crate::prepare::{Policies, Prepared};
 use crate::seccomp::Profile;
 use crate::step::Step;
 use crate::sys::{self, Cloned};
-use crate::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Request, Response, Status};
+use crate::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Request, Response, Settings, Status};
 
 /// Every kind of namespace but time, which separates nothing.
 pub const NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -42,6 +42,7 @@ struct Warden<'a> {
     control: &'a OwnedFd,
     epoll: Epoll,
     policies: Policies,
+    settings: Settings,
     jails: HashMap<u64, OwnedFd>,
     buffer: Vec<u8>,
 }
@@ -54,6 +55,7 @@ impl<'a> Warden<'a> {
             control,
             epoll,
             policies: Policies::new(),
+            settings: Settings { pool: 0 },
             jails: HashMap::new(),
             buffer: vec![0; MESSAGE_BYTES],
         };
@@ -79,8 +81,10 @@ impl<'a> Warden<'a> {
                 match event.data() {
                     CONTROL => {
                         let Some((request, fds)) = self.receive()? else { return Ok(()) };
-                        let Request::Start(plan) = request;
-                        self.start(&plan, fds)?;
+                        match request {
+                            Request::Settings(settings) => self.settings = settings,
+                            Request::Start(plan) => self.start(&plan, fds)?,
+                        }
                     }
                     id => self.ended(id)?,
                 }
@@ -123,7 +127,7 @@ impl<'a> Warden<'a> {
             Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[]),
             Ok((pidfd, status)) => {
                 let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
-                self.answer(&Response::Started { id: plan.id }, &fds)?;
+                self.answer(&Response::Started { id: plan.id, prepared: false }, &fds)?;
                 self.epoll.add(&pidfd, EpollEvent::new(EpollFlags::EPOLLIN, plan.id))?;
                 self.jails.insert(plan.id, pidfd);
                 Ok(())

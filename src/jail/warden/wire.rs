@@ -16,8 +16,30 @@ pub const MESSAGE_BYTES: usize = 128 * 1024;
 /// Host to warden.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
+    /// How the warden is to work. Sent once, before the first jail.
+    Settings(Settings),
     /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr.
     Start(Box<Plan>),
+}
+
+/// How a warden works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// How many jails are prepared ahead of need; 0 for none.
+    pub pool: u16,
+}
+
+/// By which way a jail comes about. Both build the same walls, and what is in force is the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// From the pool where it has a jail that fits, else directly.
+    #[default]
+    Any,
+    /// Every step after the request.
+    Direct,
+    /// Prepared before the plan is handed to it; made on the spot where the pool has none that fits. A
+    /// plan that cannot be prepared for goes the direct way.
+    Prepared,
 }
 
 /// Everything one jail needs, as plain data that the host has already checked.
@@ -61,6 +83,8 @@ pub struct Plan {
     pub landlock: bool,
     /// A forbidden act to try in place of the program.
     pub attempt: Option<Attempt>,
+    /// By which way it comes about.
+    pub way: Way,
 }
 
 /// A directory of the host, by path, with the identity that the host saw when it checked it.
@@ -124,6 +148,8 @@ pub enum Response {
     Started {
         /// The plan's number.
         id: u64,
+        /// It was prepared before its plan was known.
+        prepared: bool,
     },
     /// The jail could not be cloned; nothing of it is left.
     Rejected {
