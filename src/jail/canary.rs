@@ -1,4 +1,4 @@
-//! Proves at start that the walls stand: what must fail is tried in finished jails, and must fail.
+//! Proves that the walls stand: what must fail is tried in finished jails, and must fail.
 
 use std::os::fd::OwnedFd;
 
@@ -6,28 +6,48 @@ use rustix::fs::{Mode, OFlags};
 use turnjail_driver::Limits;
 use turnjail_images::Image;
 use turnjail_warden::canary::Attempt;
+use turnjail_warden::seccomp::Profile;
 
 use crate::client::Client;
 use crate::plan::JailSpec;
 use crate::{Isolation, StartError};
 
-/// Tries every forbidden act, each in a jail of its own, on the root filesystem of `image`. Any that is
-/// not refused is an error: then no turn may run.
+/// Tries every act that the sealed profile forbids, each in a jail of its own, on the root filesystem of
+/// `image`. Any that is not refused is an error: then no turn may run.
 pub(crate) async fn prove_walls(client: &Client, image: &Image) -> Result<(), StartError> {
+    prove_profile(client, image, Isolation::SEALED).await
+}
+
+/// The same for any isolation. `image` is the built-in one: what is proved is the jail, and another
+/// image's files could look like the host's.
+pub(crate) async fn prove_profile(
+    client: &Client,
+    image: &Image,
+    isolation: Isolation,
+) -> Result<(), StartError> {
     let spec = JailSpec {
         rootfs: image.rootfs.clone(),
         command: vec!["/worker".to_owned()],
         environment: Vec::new(),
         working_dir: String::new(),
         mounts: Vec::new(),
-        isolation: Isolation::SEALED,
+        isolation,
         limits: Limits::default(),
         landlock: true,
     };
-    for attempt in Attempt::ALL {
+    for &attempt in attempts(isolation) {
         prove(client, &spec, attempt).await?;
     }
     Ok(())
+}
+
+/// What is tried in a jail of this isolation.
+pub fn attempts(isolation: Isolation) -> &'static [Attempt] {
+    match isolation {
+        Isolation { profile: Profile::Sealed, .. } => Attempt::SEALED,
+        Isolation { loopback: false, .. } => Attempt::GENERAL,
+        Isolation { loopback: true, .. } => Attempt::LOOPBACK,
+    }
 }
 
 /// Tries one act in a jail for `spec`; an error when it is not refused.
@@ -37,7 +57,7 @@ pub async fn prove(client: &Client, spec: &JailSpec, attempt: Attempt) -> Result
     let mut jail = client.jail(plan, nothing()?).await?;
     jail.ready().await?;
     let status = jail.ended().await?.status;
-    if attempt.refused(status, client.facts().landlock_abi > 0) {
+    if attempt.refused(spec.isolation.profile, status, client.facts().landlock_abi > 0) {
         return Ok(());
     }
     Err(StartError::Breach { attempt, status })
@@ -52,7 +72,7 @@ fn nothing() -> Result<[OwnedFd; 3], StartError> {
     Ok([open()?, open()?, open()?])
 }
 
-/// How many acts are tried.
+/// How many acts are tried under the sealed profile.
 pub(crate) fn count() -> usize {
-    Attempt::ALL.len()
+    Attempt::SEALED.len()
 }

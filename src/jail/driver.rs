@@ -1,7 +1,7 @@
 //! The namespace driver: an image's worker in a jail for each turn.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
@@ -15,8 +15,9 @@ use turnjail_warden::wire::Facts;
 
 use crate::client::Client;
 use crate::plan::JailSpec;
+use crate::proof::Proved;
 use crate::run::{Ended, run};
-use crate::{ImagePolicies, StartError, canary, host, receipt};
+use crate::{ImagePolicies, Isolation, StartError, host, receipt};
 
 /// The ABI from which on a required landlock counts as there: it mediates truncation.
 pub(crate) const LANDLOCK_MINIMUM: u32 = 3;
@@ -50,6 +51,9 @@ pub struct JailOptions {
     pub groups: Policy,
     /// What is set for single images.
     pub images: ImagePolicies,
+    /// Where the passes of canaries are kept for the next process of this user; none runs every canary.
+    /// For commands that run one turn: a pass is valid for this boot, program file and kernel.
+    pub passes: Option<PathBuf>,
 }
 
 impl JailOptions {
@@ -57,7 +61,7 @@ impl JailOptions {
     pub fn new(store: PathBuf) -> Self {
         let policy = Policy::BestEffort;
         let images = ImagePolicies::default();
-        Self { store, landlock: policy, limits: policy, groups: policy, images }
+        Self { store, landlock: policy, limits: policy, groups: policy, images, passes: None }
     }
 }
 
@@ -66,10 +70,13 @@ impl JailOptions {
 pub struct JailDriver {
     store: ImageStore,
     images: ImagePolicies,
+    passes: Option<PathBuf>,
     /// The running warden; replaced when it has died.
-    client: Mutex<Arc<Client>>,
+    warden: Mutex<Arc<Proved>>,
     /// One at a time starts a new warden.
     restarting: tokio::sync::Mutex<()>,
+    /// A wall that was found absent: then nothing runs any more.
+    breach: OnceLock<StartError>,
 }
 
 impl JailDriver {
@@ -81,39 +88,63 @@ impl JailDriver {
         let client = Client::start().await?;
         check_facts(&options, client.facts())?;
         let image = store.resolve(BUILTIN).map_err(image_error)?;
-        canary::prove_walls(&client, &image).await?;
-        tell_what_is_in_force(client.facts());
-        let client = Mutex::new(Arc::new(client));
-        Ok(Self { store, images: options.images, client, restarting: tokio::sync::Mutex::new(()) })
+        let warden = Proved::new(client, image, options.passes.as_deref()).await?;
+        tell_what_is_in_force(warden.client().facts());
+        Ok(Self {
+            store,
+            images: options.images,
+            passes: options.passes,
+            warden: Mutex::new(Arc::new(warden)),
+            restarting: tokio::sync::Mutex::new(()),
+            breach: OnceLock::new(),
+        })
     }
 
     /// What the warden found out about this kernel.
     pub fn facts(&self) -> Facts {
-        self.current().facts().clone()
+        self.current().client().facts().clone()
     }
 
-    fn current(&self) -> Arc<Client> {
-        Arc::clone(&self.client.lock().unwrap_or_else(PoisonError::into_inner))
+    fn current(&self) -> Arc<Proved> {
+        Arc::clone(&self.warden.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A living warden: the one there is, or a new one in the place of a dead one.
-    async fn client(&self) -> Result<Arc<Client>, DriverError> {
-        let client = self.current();
-        if client.alive() {
-            return Ok(client);
+    async fn warden(&self) -> Result<Arc<Proved>, DriverError> {
+        let warden = self.current();
+        if warden.client().alive() {
+            return Ok(warden);
         }
         let _one = self.restarting.lock().await;
-        let client = self.current();
-        if client.alive() {
-            return Ok(client);
+        let warden = self.current();
+        if warden.client().alive() {
+            return Ok(warden);
         }
         tracing::warn!("the warden has died; starting another");
-        let fresh = Client::start().await?;
         let image = self.store.resolve(BUILTIN).map_err(image_error)?;
-        canary::prove_walls(&fresh, &image).await?;
-        let client = Arc::new(fresh);
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&client);
-        Ok(client)
+        let fresh = Proved::new(Client::start().await?, image, self.passes.as_deref()).await;
+        let warden = Arc::new(fresh.map_err(|error| self.note(error))?);
+        *self.warden.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&warden);
+        Ok(warden)
+    }
+
+    /// A living warden in whose jails of this isolation what must fail fails. Once it did not, never again.
+    async fn proved(&self, isolation: Isolation) -> Result<Arc<Proved>, DriverError> {
+        if let Some(breach) = self.breach.get() {
+            return Err(breach.clone().into());
+        }
+        let warden = self.warden().await?;
+        warden.ensure(isolation).await.map_err(|error| self.note(error))?;
+        Ok(warden)
+    }
+
+    /// Remembers a breach.
+    fn note(&self, error: StartError) -> StartError {
+        if matches!(error, StartError::Breach { .. }) {
+            tracing::error!(%error, "a wall is absent: no turn runs any more");
+            let _ = self.breach.set(error.clone());
+        }
+        error
     }
 }
 
@@ -217,9 +248,10 @@ impl ContainerDriver for JailDriver {
         check_ids(spec)?;
         let image = self.store.resolve(&spec.image).map_err(image_error)?;
         let isolation = self.images.isolation(&image)?;
-        let client = self.client().await?;
+        let warden = self.proved(isolation).await?;
+        let client = warden.client();
         let jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
-        let ended = run(&client, &jail, turn, cancel, || progress.started()).await?;
+        let ended = run(client, &jail, turn, cancel, || progress.started()).await?;
         let record = receipt::receipt(spec, &image, isolation, client.facts(), LANDLOCK, &ended);
         progress.ended(&record);
         outcome(ended, record)

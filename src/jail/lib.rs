@@ -19,7 +19,9 @@ mod isolation;
 mod output;
 mod plan;
 mod process;
+mod proof;
 mod receipt;
+mod record;
 mod run;
 pub mod stage;
 

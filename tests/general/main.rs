@@ -1,63 +1,32 @@
 //! Programs that were not written for a jail run unmodified in the general profile.
 
+mod loopback;
+mod places;
+mod rules;
+mod signals;
+mod walls;
+
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use turnjail_driver::ExitReason;
-use turnjail_jail::{Profile, Status};
-use turnjail_tests::jails::Bench;
 use turnjail_tests::{Test, harness};
 
 fn main() -> ExitCode {
     harness(&[
-        Test::new("an_init_reports_exit_codes_and_signals", endings),
-        Test::new("proc_and_dev_are_the_jails_own", places),
-        Test::new("links_at_mount_points_stop_the_start", traps),
+        Test::new("an_init_reports_exit_codes_and_signals", places::endings),
+        Test::new("proc_and_dev_are_the_jails_own", places::places),
+        Test::new("links_at_mount_points_stop_the_start", places::traps),
+        Test::new("an_init_hands_signals_on_to_its_program", signals::handed_on),
+        Test::new("an_init_reaps_orphans", signals::orphans),
+        Test::new("an_init_is_no_target_of_its_program", signals::no_target),
+        Test::new("a_loopback_works_and_leads_nowhere_else", loopback::works),
+        Test::new("without_a_loopback_there_is_no_network", loopback::absent),
+        Test::new("the_sealed_profile_has_no_loopback", loopback::sealed),
+        Test::new("the_canary_finds_every_general_wall_standing", walls::standing),
+        Test::new("the_canary_sees_a_missing_general_wall", walls::missing),
+        Test::new("a_pass_of_the_canary_is_kept_for_the_next_process", walls::kept),
+        Test::new("the_worker_is_sealed_unless_an_operator_says_otherwise", rules::builtin),
+        Test::new("a_loopback_is_in_the_receipt", rules::loopback),
+        Test::new("limits_of_memory_are_those_that_are_set", rules::memory),
+        Test::new("settings_that_cannot_be_had_are_refused_at_the_start", rules::refused),
     ])
-}
-
-fn endings() {
-    let bench = Bench::new();
-    for (act, reason, status) in [
-        (json!(["exit", 0]), ExitReason::Ok, Status::Code(0)),
-        (json!(["exit", 7]), ExitReason::WorkerFailed, Status::Code(7)),
-        (json!(["crash"]), ExitReason::WorkerFailed, Status::Signal(11)),
-        (json!(["int80", 20]), ExitReason::Filter, Status::Signal(31)),
-    ] {
-        let spec = bench.spec_for(Profile::General, std::slice::from_ref(&act));
-        let ended = bench.run(&spec, b"").expect("a jail");
-        assert_eq!((ended.reason, ended.exit.status), (reason, status), "{act}");
-    }
-}
-
-fn names(list: &[Value]) -> Vec<&str> {
-    list.iter().filter_map(Value::as_str).collect()
-}
-
-fn places() {
-    let bench = Bench::new();
-    let acts = ["/proc", "/dev", "/dev/shm"].map(|path| json!(["list", path]));
-    let report = bench.acts(Profile::General, &acts);
-    // The probe alone: not even its init, which is hidden, and nothing of the system's.
-    assert_eq!(names(report.list(0)), ["2", "self", "thread-self"]);
-    let devices = ["fd", "full", "null", "random", "shm"];
-    let links = ["stderr", "stdin", "stdout", "urandom", "zero"];
-    assert_eq!(names(report.list(1)), [devices, links].concat());
-    assert_eq!(names(report.list(2)), [""; 0]);
-    for (path, worked) in [("/dev/null", true), ("/dev/shm/x", true), ("/dev/x", false)] {
-        let report = bench.acts(Profile::General, &[json!(["write", path, "x"])]);
-        assert_eq!(report.worked(), worked, "{path}: {report:?}");
-    }
-}
-
-/// An image's own /proc and /dev are never looked at: a link there stops the start.
-fn traps() {
-    for name in ["proc", "dev", "tmp", "workspace"] {
-        let bench = Bench::new();
-        let place = bench.path("root").join(name);
-        std::fs::remove_dir(&place).expect("an empty directory");
-        std::os::unix::fs::symlink("/etc", &place).expect("a link");
-        let error = bench.run(&bench.spec(Profile::General, &[]), b"").expect_err(name);
-        assert_eq!(error.code(), "mount-point", "{name}: {error}");
-    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ContainerDriver as _, ContainerSpec, DriverError, Limits, WallState};
 use turnjail_jail::doctor::State;
-use turnjail_jail::{JailDriver, JailOptions, Policy, Profile};
+use turnjail_jail::{Isolation, JailDriver, JailOptions, Policy, Profile};
 use turnjail_tests::jails::Bench;
 use turnjail_warden::canary::{Attempt, SUCCEEDED};
 use turnjail_warden::wire::Status;
@@ -31,16 +31,21 @@ pub fn doctor() {
 pub fn canary() {
     const EINVAL: i32 = 22;
     const SIGSEGV: i32 = 11;
-    for attempt in Attempt::ALL {
-        let listing_without_landlock = attempt == Attempt::ListRoot;
-        assert!(!attempt.refused(Status::Code(SUCCEEDED), true), "{attempt:?}");
-        assert_eq!(attempt.refused(Status::Code(SUCCEEDED), false), listing_without_landlock);
-        assert!(!attempt.refused(Status::Code(EINVAL), true), "{attempt:?}");
-        assert!(!attempt.refused(Status::Code(0), true), "{attempt:?}");
-        assert!(!attempt.refused(Status::Signal(SIGSEGV), true), "{attempt:?}");
-        let by_filter = [Attempt::Socket, Attempt::Unshare, Attempt::Mount, Attempt::Trace];
-        let killed = attempt.refused(Status::Signal(31), true);
-        assert_eq!(killed, by_filter.contains(&attempt), "{attempt:?}");
+    let by_landlock = [Attempt::ListRoot, Attempt::SocketFile];
+    let by_filter = [Attempt::Socket, Attempt::Unshare, Attempt::Mount, Attempt::Trace];
+    let loopback = Isolation { loopback: true, ..Isolation::GENERAL };
+    for isolation in [Isolation::SEALED, Isolation::GENERAL, loopback] {
+        for &attempt in turnjail_jail::canary::attempts(isolation) {
+            let refused = |status, landlock| attempt.refused(isolation.profile, status, landlock);
+            assert!(!refused(Status::Code(SUCCEEDED), true), "{attempt:?}");
+            let without = refused(Status::Code(SUCCEEDED), false);
+            assert_eq!(without, by_landlock.contains(&attempt), "{attempt:?}");
+            assert!(!refused(Status::Code(EINVAL), true), "{attempt:?}");
+            assert!(!refused(Status::Code(0), true), "{attempt:?}");
+            assert!(!refused(Status::Signal(SIGSEGV), true), "{attempt:?}");
+            let fatal = isolation == Isolation::SEALED && by_filter.contains(&attempt);
+            assert_eq!(refused(Status::Signal(31), true), fatal, "{attempt:?}");
+        }
     }
 }
 

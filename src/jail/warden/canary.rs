@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::seccomp::Profile;
 use crate::sys;
 use crate::wire::{Plan, Status};
 
@@ -25,15 +26,43 @@ pub enum Attempt {
     Mount,
     /// Ask to be traced.
     Trace,
+    /// Make a socket file in /tmp, which of the general profile's walls landlock alone forbids.
+    SocketFile,
+    /// Make a netlink socket, which no setting allows.
+    Netlink,
+    /// Send a datagram out of the network namespace, from a jail with a loopback.
+    Outside,
 }
 
 impl Attempt {
-    /// Every attempt.
-    pub const ALL: [Self; 7] = [
+    /// What is tried under the sealed profile.
+    pub const SEALED: &[Self] = &[
         Self::HostPath,
         Self::WriteRoot,
         Self::ListRoot,
         Self::Socket,
+        Self::Unshare,
+        Self::Mount,
+        Self::Trace,
+    ];
+    /// What is tried under the general profile.
+    pub const GENERAL: &[Self] = &[
+        Self::HostPath,
+        Self::WriteRoot,
+        Self::SocketFile,
+        Self::Socket,
+        Self::Netlink,
+        Self::Unshare,
+        Self::Mount,
+        Self::Trace,
+    ];
+    /// What is tried under the general profile with a loopback.
+    pub const LOOPBACK: &[Self] = &[
+        Self::HostPath,
+        Self::WriteRoot,
+        Self::SocketFile,
+        Self::Outside,
+        Self::Netlink,
         Self::Unshare,
         Self::Mount,
         Self::Trace,
@@ -49,28 +78,39 @@ impl Attempt {
             Self::Unshare => "make a user namespace",
             Self::Mount => "mount a file system",
             Self::Trace => "use ptrace",
+            Self::SocketFile => "make a socket file against landlock",
+            Self::Netlink => "make a netlink socket",
+            Self::Outside => "send to an address outside its loopback",
         }
     }
 
-    /// Whether a jail that tried this ended as it must, with landlock in force or not.
-    pub fn refused(self, status: Status, landlock: bool) -> bool {
-        // Death by the filter proves nothing of a wall that is made of mounts or landlock.
-        let by_filter = matches!(self, Self::Socket | Self::Unshare | Self::Mount | Self::Trace);
+    /// Whether a jail of this profile that tried this ended as it must, with landlock in force or not.
+    pub fn refused(self, profile: Profile, status: Status, landlock: bool) -> bool {
         let errno = match status {
-            Status::Signal(signal) => return by_filter && signal == libc::SIGSYS,
+            // Death by the filter proves nothing of a wall that is made of mounts or landlock, and the
+            // general filter kills nobody for these.
+            Status::Signal(signal) => {
+                return profile == Profile::Sealed && self.is_filtered() && signal == libc::SIGSYS;
+            }
             Status::Code(errno) => errno,
         };
         match self {
             Self::HostPath => [libc::ENOENT, libc::EACCES].contains(&errno),
             Self::WriteRoot => [libc::EROFS, libc::EACCES].contains(&errno),
-            Self::ListRoot if landlock => errno == libc::EACCES,
-            Self::ListRoot => errno == SUCCEEDED,
+            Self::ListRoot | Self::SocketFile if landlock => errno == libc::EACCES,
+            Self::ListRoot | Self::SocketFile => errno == SUCCEEDED,
             // EINVAL, EFAULT and the like would mean that the call reached the kernel.
-            Self::Socket => errno == libc::EAFNOSUPPORT,
+            Self::Socket | Self::Netlink => errno == libc::EAFNOSUPPORT,
+            Self::Outside => errno == libc::ENETUNREACH,
             Self::Unshare | Self::Mount | Self::Trace => {
                 [libc::EPERM, libc::ENOSYS].contains(&errno)
             }
         }
+    }
+
+    /// Whether the filter is what refuses it.
+    fn is_filtered(self) -> bool {
+        matches!(self, Self::Socket | Self::Netlink | Self::Unshare | Self::Mount | Self::Trace)
     }
 
     /// Tries it, and ends the process with the errno, or with [`SUCCEEDED`].

@@ -1,14 +1,16 @@
 //! The first process of a general image's jail.
 //!
 //! A program that was not written to be one makes a poor PID 1: it ignores signals and leaves zombies.
-//! So a general image's program is the second process, and this one reaps whatever ends. It ends with
-//! the program, and with it the kernel ends the pid namespace, daemons and all.
+//! So a general image's program is the second process, and this one reaps whatever ends and hands on the
+//! signals that it is sent. It ends with the program, and with it the kernel ends the pid namespace,
+//! daemons and all.
 
 use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 
 use crate::prepare::Prepared;
+use crate::seccomp;
 use crate::step::Step;
 use crate::sys;
 use crate::wire::{Failure, Report};
@@ -45,6 +47,10 @@ fn supervise(
     sys::duplicate_to(status, STATUS, libc::O_CLOEXEC)?;
     sys::duplicate_to(failures, FAILURES, libc::O_CLOEXEC)?;
     sys::close_from(FAILURES + 1)?;
+    // The filter knows the program by its number, which in a new pid namespace is 2.
+    debug_assert_eq!(program, seccomp::PROGRAM_PID);
+    // Blocked signals wait to be taken, even those that the kernel spares a first process.
+    sys::block_signals()?;
     sys::install_filter(jail.policies.init_filter.instructions())?;
     let mut record = [0; Report::BYTES];
     if sys::read(FAILURES, &mut record)? > 0 {
@@ -55,9 +61,16 @@ fn supervise(
     }
     sys::write(STATUS, &Report::Running.encode())?;
     loop {
-        let (pid, raw) = sys::wait_any()?;
-        if pid == program {
-            end(raw);
+        // Before the first wait, too: what has ended by now has sent its signal unseen.
+        while let Some((pid, raw)) = sys::reap_any()? {
+            if pid == program {
+                end(raw);
+            }
+        }
+        match sys::next_signal()? {
+            libc::SIGCHLD => {}
+            // The program may be gone already, which the next round finds.
+            signal => drop(sys::send(program, signal)),
         }
     }
 }

@@ -7,8 +7,13 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong};
 use nix::errno::Errno;
 
-use crate::canary::Attempt;
 use crate::seccomp::Instruction;
+
+mod attempt;
+mod init;
+
+pub use attempt::attempt;
+pub use init::{block_signals, fork, next_signal, reap_any, send};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -53,23 +58,6 @@ pub fn clone3(namespaces: u64) -> Result<Cloned> {
         0 => Ok(Cloned::Child),
         _ => new_fd(c_long::from(pidfd)).map(Cloned::Parent),
     }
-}
-
-/// fork(2) of this, the only, thread: none in the child, the child's number in the parent.
-pub fn fork() -> Result<Option<libc::pid_t>> {
-    // SAFETY: the caller has one thread, as with clone3.
-    match check(c_long::from(unsafe { libc::fork() }))? {
-        0 => Ok(None),
-        pid => Ok(Some(pid as libc::pid_t)),
-    }
-}
-
-/// wait4(2) for any child: its number and its raw wait status.
-pub fn wait_any() -> Result<(libc::pid_t, c_int)> {
-    let mut status = 0;
-    // SAFETY: the out-pointer is to a live integer; no resource use is asked for.
-    let pid = unsafe { libc::wait4(-1, &raw mut status, 0, std::ptr::null_mut()) };
-    check(c_long::from(pid)).map(|pid| (pid as libc::pid_t, status))
 }
 
 /// Raises `lo` in this process's network namespace, in which it holds every capability.
@@ -395,38 +383,4 @@ pub fn take_inherited(from: RawFd, to: RawFd) -> Result<OwnedFd> {
 pub fn received(fd: RawFd) -> OwnedFd {
     // SAFETY: the kernel installed it for this message alone, so nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-/// Makes the system call of a canary's attempt. A path longer than its room is cut: it still must not
-/// exist in a jail.
-pub fn attempt(attempt: Attempt, host_path: &[u8]) -> Result<()> {
-    let mut path = [0_u8; libc::PATH_MAX as usize];
-    let length = host_path.len().min(path.len() - 1);
-    path[..length].copy_from_slice(&host_path[..length]);
-    let none = std::ptr::null::<u8>();
-    // SAFETY: every path is a C string that lives across the call (the zeroed tail ends the copied one);
-    // the other pointers are null, and the numbers ask for nothing that touches this process's memory.
-    let result = unsafe {
-        match attempt {
-            Attempt::HostPath => {
-                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY, 0)
-            }
-            Attempt::WriteRoot => {
-                let flags = libc::O_WRONLY | libc::O_CREAT;
-                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/canary".as_ptr(), flags, 0o600)
-            }
-            Attempt::ListRoot => {
-                let flags = libc::O_RDONLY | libc::O_DIRECTORY;
-                libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/".as_ptr(), flags, 0)
-            }
-            Attempt::Socket => libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0),
-            Attempt::Unshare => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWUSER),
-            Attempt::Mount => {
-                let (kind, at) = (c"tmpfs".as_ptr(), c"/tmp".as_ptr());
-                libc::syscall(libc::SYS_mount, kind, at, kind, 0, none)
-            }
-            Attempt::Trace => libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, none, none),
-        }
-    };
-    check(result).map(drop)
 }

@@ -94,7 +94,7 @@ pub async fn start(settings: &Settings) -> Result<SandboxRuntime, CliError> {
     if let Some(log) = settings.audit_log()? {
         options = options.audit(log);
     }
-    let driver = JailDriver::start(settings.jail_options()).await;
+    let driver = JailDriver::start(settings.jail_options_of_a_command()).await;
     let driver = driver.map_err(|error| failure::driver(&error))?;
     let runtime = SandboxRuntime::new(options, Arc::new(driver)).await;
     let runtime = runtime.map_err(|error| failure::setup(&error))?;

@@ -49,7 +49,7 @@ fn directories(settings: &Settings, which: &WorkspaceArguments) -> TurnDirectori
 }
 
 async fn open(settings: &Settings) -> Result<Workspaces, CliError> {
-    let driver = JailDriver::start(settings.jail_options()).await;
+    let driver = JailDriver::start(settings.jail_options_of_a_command()).await;
     let driver = driver.map_err(|error| failure::driver(&error))?;
     let directories = &settings.directories;
     let (run, workspaces) = (&directories.run, &directories.workspaces);

@@ -77,6 +77,17 @@ impl Settings {
         options.limits = policy(self.jail.limits_required);
         options.landlock = policy(self.jail.landlock_required);
         options.groups = policy(self.jail.groups_refused);
+        for image in &self.images {
+            options.images.set(&image.reference, image.settings);
+        }
+        options
+    }
+
+    /// The same for a command that starts a driver, uses it once and ends: it takes the word of an earlier
+    /// one that the walls stand.
+    pub fn jail_options_of_a_command(&self) -> JailOptions {
+        let mut options = self.jail_options();
+        options.passes = Some(self.directories.run.join("canary"));
         options
     }
 

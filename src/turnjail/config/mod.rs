@@ -8,6 +8,7 @@
 
 mod apply;
 mod document;
+mod images;
 mod mcp;
 mod model;
 mod overlay;

@@ -162,6 +162,19 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Every table in this one, by names that are the file's own; what is no table is a finding.
+    pub fn named_sections(&self) -> Vec<(String, Section<'a>)> {
+        let named = self.entries().iter().filter_map(|(key, item)| {
+            let path = format!("{}[{:?}]", self.path, shorten(key));
+            let Raw::Table(table) = &item.value else {
+                self.wrong(&path, item, "a table");
+                return None;
+            };
+            Some((key.clone(), self.reader.at(path, Some(table), item.origin.clone(), false)))
+        });
+        named.collect()
+    }
+
     /// The tables of the array `key` (`[[tools]]`), numbered from 1 in their names.
     pub fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
         self.known.borrow_mut().push(key);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use turnjail_protocol::{Budgets, Files};
 
+use super::images::ImageEntry;
 use super::mcp::McpServer;
 use super::model::Model;
 use super::paths::{Base, Directories, path, shown_option};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub directories: Directories,
     /// `[jail]`.
     pub jail: Jail,
+    /// `[images."reference"]`.
+    pub images: Vec<ImageEntry>,
     /// `[[tools]]`.
     pub tools: Vec<Tool>,
     /// `[[mcp]]`.
@@ -74,6 +77,7 @@ impl Settings {
         let files = turn::files(root.section("files"));
         let directories = Directories::read(root.section("directories"), base);
         let jail = Jail::read(root.section("jail"));
+        let images = ImageEntry::read_all(&root.section("images"));
         let log = Logging::read(root.section("log"));
         let audit = root.section("audit");
         let audit_file = path(&audit, "file", base).map(Some).or_shown(None, shown_option);
@@ -90,6 +94,7 @@ impl Settings {
             files,
             directories: directories?,
             jail,
+            images,
             tools: tools?,
             mcp: mcp?,
             log,

@@ -95,6 +95,9 @@ pub fn program(profile: Profile, options: &FilterOptions) -> Filter {
     program_for(profile, options, Machine::NATIVE)
 }
 
+/// The process that the init of a general image watches, and the only one it may signal.
+pub const PROGRAM_PID: i32 = init::PROGRAM as i32;
+
 /// The filter of the init that reaps the processes of a general image. Everything else is death.
 pub fn init() -> Filter {
     Filter { instructions: compile::compile(&init::policy(), Machine::NATIVE) }

@@ -1,6 +1,7 @@
 //! What a configuration may say, and how a wrong one is reported.
 
 mod example;
+mod images;
 mod secrets;
 mod tools;
 
