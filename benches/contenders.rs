@@ -118,6 +118,7 @@ impl Jail {
             ],
             isolation: Isolation::SEALED,
             limits: Limits::default(),
+            bounds: None,
             landlock: true,
         };
         Self { runtime, client, spec }

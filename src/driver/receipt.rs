@@ -103,6 +103,8 @@ pub struct Usage {
     pub cpu_us: Option<u64>,
     /// Peak memory in bytes, when known.
     pub peak_memory_bytes: Option<u64>,
+    /// How often a new process or thread was refused for the limit of processes, when known.
+    pub refused_forks: Option<u64>,
 }
 
 /// The record of one run.

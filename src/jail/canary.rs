@@ -33,6 +33,7 @@ pub(crate) async fn prove_profile(
         mounts: Vec::new(),
         isolation,
         limits: Limits::default(),
+        bounds: None,
         landlock: true,
     };
     for &attempt in attempts(isolation) {

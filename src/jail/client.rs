@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{
-    Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Settings, Status, Way,
+    Exit, Facts, Failure, MESSAGE_BYTES, Over, Plan, Report, Request, Response, Settings, Status,
+    Way,
 };
 
 use crate::plan::resource;
@@ -154,7 +155,18 @@ impl Client {
 
     /// Clones a jail with these standard streams; its program runs when it is [ready](Jail::ready). The
     /// plan's number is set here.
-    pub async fn jail(&self, mut plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
+    pub async fn jail(&self, plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
+        self.jail_in(plan, stdio, None).await
+    }
+
+    /// The same in a cgroup, of which the directory is given.
+    pub(crate) async fn jail_in(
+        &self,
+        mut plan: Plan,
+        stdio: [OwnedFd; 3],
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Jail, StartError> {
+        plan.cgroup = cgroup.is_some();
         if plan.way == Way::Any {
             plan.way = self.way;
         }
@@ -168,7 +180,7 @@ impl Client {
             None => return Err(StartError::WardenDied),
             Some(jails) => jails.insert(id, slot),
         };
-        let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).collect();
+        let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).chain(cgroup).collect();
         if let Err(e) = self.connection.send(&Request::Start(Box::new(plan)), &fds).await {
             self.connection.forget(id);
             return Err(host_error("write to the warden", &e));
@@ -343,7 +355,7 @@ impl Connection {
             return Err(rustix::io::Errno::MSGSIZE.into());
         }
         let send = || {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             if !fds.is_empty() {
                 control.push(SendAncillaryMessage::ScmRights(fds));
@@ -383,6 +395,8 @@ impl Objects {
             | Step::TreeFlags
             | Step::AttachRoot
             | Step::AttachMount => self.sources.get(usize::from(failure.index)).cloned(),
+            Step::HoldingsWalk => self.sources.get(usize::from(failure.index)).cloned(),
+            Step::Holdings => self.sources.get(Over::of_index(failure.index).1).cloned(),
             Step::ResourceLimit => {
                 let number = *self.limits.get(usize::from(failure.index))?;
                 Some(resource::name(number).to_owned())

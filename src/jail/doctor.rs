@@ -258,6 +258,7 @@ async fn jail(client: &Client, image: &Image) -> Vec<Check> {
         mounts: Vec::new(),
         isolation: Isolation::SEALED,
         limits: Limits::default(),
+        bounds: None,
         landlock: true,
     };
     let ended = match run(client, &spec, b"", &never, || {}).await {

@@ -31,4 +31,4 @@ pub use isolation::{ImagePolicies, ImageSettings, Isolation};
 pub use plan::{JailSpec, Mount};
 pub use run::{Ended, run};
 pub use turnjail_warden::seccomp::Profile;
-pub use turnjail_warden::wire::{Exit, Facts, Status, Target};
+pub use turnjail_warden::wire::{Bounds, Exit, Facts, Status, Target};

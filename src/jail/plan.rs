@@ -9,7 +9,7 @@ use turnjail_driver::{ContainerSpec, Limits};
 use turnjail_images::Image;
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::{Bind, Failure, Plan, Source, Target, Way};
+use turnjail_warden::wire::{Bind, Bounds, Failure, Plan, Source, Target, Way};
 
 use crate::{Isolation, StartError, interpreter};
 
@@ -42,6 +42,8 @@ pub struct JailSpec {
     pub isolation: Isolation,
     /// How much it may use.
     pub limits: Limits,
+    /// How much its writable directories may hold; none is not looked at.
+    pub bounds: Option<Bounds>,
     /// Whether a landlock ruleset is applied (where the kernel has landlock).
     pub landlock: bool,
 }
@@ -78,6 +80,7 @@ impl JailSpec {
             mounts,
             isolation,
             limits: spec.limits,
+            bounds: None,
             landlock,
         }
     }
@@ -118,11 +121,14 @@ impl JailSpec {
             },
             hostname: b"sandbox".to_vec(),
             umask: if sealed { 0o077 } else { 0o022 },
-            rlimits: rlimits(&self.limits, self.isolation),
+            rlimits: rlimits(&self.limits, self.isolation, self.bounds.as_ref()),
             nice: NICE,
             landlock: self.landlock,
             attempt: None,
             way: Way::Any,
+            cgroup: false,
+            bounds: self.bounds,
+            look_only: false,
         })
     }
 
@@ -185,8 +191,17 @@ pub(crate) fn cpu_seconds(limits: &Limits) -> u64 {
     (seconds.ceil() as u64).max(1)
 }
 
+/// The largest file that can be written: none is larger than what its directory may hold.
+pub(crate) fn file_bytes(bounds: Option<&Bounds>) -> u64 {
+    match bounds.map(|bounds| bounds.bytes) {
+        None => FILE_BYTES,
+        Some(0) => u64::MAX,
+        Some(bytes) => bytes,
+    }
+}
+
 /// The resource limits of one process (getrlimit(2)). Core dumps are the warden's matter.
-fn rlimits(limits: &Limits, isolation: Isolation) -> Vec<(u32, u64)> {
+fn rlimits(limits: &Limits, isolation: Isolation, bounds: Option<&Bounds>) -> Vec<(u32, u64)> {
     let memory = u64::from(limits.memory_mb) * MIB;
     // A general image's program has an init beside it.
     let own = u64::from(isolation.profile == Profile::General);
@@ -194,7 +209,7 @@ fn rlimits(limits: &Limits, isolation: Isolation) -> Vec<(u32, u64)> {
         (resource::NPROC, u64::from(limits.pids) + own),
         (resource::CPU, cpu_seconds(limits)),
         (resource::NOFILE, OPEN_FILES),
-        (resource::FSIZE, FILE_BYTES),
+        (resource::FSIZE, file_bytes(bounds)),
         (resource::STACK, 8 * MIB),
         (resource::MEMLOCK, 0),
         (resource::MSGQUEUE, 0),
@@ -281,6 +296,7 @@ mod tests {
             mounts: Vec::new(),
             isolation: Isolation::SEALED,
             limits: Limits::default(),
+            bounds: None,
             landlock: true,
         }
     }

@@ -190,6 +190,7 @@ pub(crate) fn receipt(
             // Without a cgroup the kernel keeps no peak of the jail alone: what it counts for a
             // process includes its launcher before exec.
             peak_memory_bytes: None,
+            refused_forks: None,
         },
     }
 }

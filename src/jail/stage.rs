@@ -6,7 +6,7 @@
 
 use rustix::io::Errno;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::Failure;
+use turnjail_warden::wire::{Failure, Over};
 
 use crate::host;
 
@@ -103,12 +103,43 @@ pub fn advice(failure: Failure) -> Advice {
             "/proc/sys is read-only, so the limits of namespaces cannot be lowered",
             "none needed: the seccomp filter forbids namespaces as well",
         ),
+        Step::Holdings => holdings(Over::of_index(failure.index).0),
+        Step::HoldingsWalk => Advice::new(
+            "workspace-unreadable",
+            "its file system does not answer",
+            "check the file system of directories.workspaces",
+        ),
+        Step::Cgroup => Advice::new(
+            "cgroup",
+            "the cgroup that was delegated to turnjail was taken away or changed meanwhile",
+            "restart turnjail in a unit with Delegate=yes, or set limits = \"best-effort\"",
+        ),
         Step::ResourceLimit | Step::Nice => Advice::new(
             "resource-limit",
             "a sandbox around turnjail forbids lowering its own limits",
             "start turnjail outside that sandbox",
         ),
         _ => general(errno),
+    }
+}
+
+/// Remedies name the settings of the command line, and its command for workspaces.
+fn holdings(over: Over) -> Advice {
+    const EMPTY: &str = "see `turnjail workspace list`; empty it with `turnjail workspace remove`, or \
+                         raise jail.workspace_max_mb";
+    match over {
+        Over::Bytes => Advice::new("workspace-full", "it holds more than it may", EMPTY),
+        Over::Entries => Advice::new("workspace-full", "it holds more files than it may", EMPTY),
+        Over::Depth => Advice::new(
+            "workspace-full",
+            "its directories lie deeper in each other than can be counted",
+            "empty it with `turnjail workspace remove`",
+        ),
+        Over::Reserve => Advice::new(
+            "disk-reserve",
+            "its file system has no more free space than is kept in reserve",
+            "free space there, or lower jail.disk_reserve_mb",
+        ),
     }
 }
 

@@ -63,6 +63,7 @@ impl Bench {
             ],
             isolation: profile.into(),
             limits: Limits { time_ms: 10_000, ..Limits::default() },
+            bounds: None,
             landlock: true,
         }
     }

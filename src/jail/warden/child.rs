@@ -12,9 +12,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{chdir, fchdir, mkdir, pivot_root, sethostname, setsid};
 
+use crate::look::look;
 use crate::prepare::{Prepared, without_links};
 use crate::seccomp::Profile;
 use crate::step::Step;
@@ -28,6 +30,17 @@ pub struct Descriptors {
     pub stdio: [RawFd; 3],
     /// The writing end of the status pipe.
     pub status: RawFd,
+    /// The directory of the jail's cgroup, when there is one.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// The cgroup of a jail.
+#[derive(Debug, Clone, Copy)]
+pub struct Cgroup {
+    /// Its directory.
+    pub dir: RawFd,
+    /// The child was born elsewhere and has to enter it.
+    pub enter: bool,
 }
 
 /// Where the status pipe is moved at the end, so that everything above can be closed.
@@ -62,6 +75,7 @@ pub fn run(jail: &Prepared, descriptors: Descriptors) -> ! {
 /// Every step in its order; gives back the failure that stopped it.
 fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failure {
     let mut before_exec = || -> Done {
+        cgroup(descriptors.cgroup)?;
         standard_streams(descriptors)?;
         identity(jail)?;
         own_session(jail)?;
@@ -70,6 +84,7 @@ fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failu
         enter_root(jail, *status)?;
         mounts(jail)?;
         limits(jail)?;
+        holdings(jail)?;
         no_privileges(jail)?;
         landlock(jail)?;
         if jail.plan.profile == Profile::General {
@@ -91,6 +106,21 @@ fn fail(step: Step) -> impl Fn(Errno) -> Failure {
 
 fn fail_at(step: Step, index: u16) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { step, index, errno: errno as i32 }
+}
+
+/// First of all, so that nothing of the jail is outside of its limits. A cgroup namespace made here has
+/// the jail's own cgroup as its root.
+fn cgroup(cgroup: Option<Cgroup>) -> Done {
+    let Some(cgroup) = cgroup else { return Ok(()) };
+    let enter = || {
+        if cgroup.enter {
+            let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+            let procs = sys::open_at(cgroup.dir, c"cgroup.procs", flags.bits())?;
+            sys::write(procs, b"0")?;
+        }
+        unshare(CloneFlags::CLONE_NEWCGROUP)
+    };
+    enter().map_err(fail(Step::Cgroup))
 }
 
 fn standard_streams(descriptors: Descriptors) -> Done {
@@ -208,6 +238,24 @@ fn limits(jail: &Prepared) -> Done {
     }
     sys::raise_nice(jail.plan.nice).map_err(fail(Step::Nice))?;
     umask(Mode::from_bits_truncate(jail.plan.umask));
+    Ok(())
+}
+
+/// What a guest left in the writable directories is counted before anything runs on it, while no
+/// permission bits of a guest's can hide a part. A jail that is made for nothing else ends here.
+fn holdings(jail: &Prepared) -> Done {
+    if let Some(bounds) = &jail.plan.bounds {
+        for (tree, bind) in jail.trees.iter().zip(0..).filter(|(t, _)| !t.target.read_only()) {
+            let over = look(tree.target.path(), bounds);
+            // The index of the path, as for other failures of a mount.
+            if let Some(over) = over.map_err(fail_at(Step::HoldingsWalk, bind + 1))? {
+                return Err(fail_at(Step::Holdings, over.index(bind + 1))(Errno::EDQUOT));
+            }
+        }
+    }
+    if jail.plan.look_only {
+        sys::exit_now(0);
+    }
     Ok(())
 }
 

@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     }
     // Asked before the clone: in a user namespace without maps every id reads as the overflow id.
     let ids = (getuid().as_raw(), getgid().as_raw());
-    match sys::clone3(NAMESPACES) {
+    match sys::clone3(NAMESPACES, None) {
         Err(errno) => refuse(control.as_fd(), failure(Step::WardenNamespaces)(errno)),
         Ok(Cloned::Parent(warden)) => keep(&control, &warden),
         Ok(Cloned::Child) => match enter_namespaces(ids) {

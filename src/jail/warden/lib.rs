@@ -15,6 +15,7 @@ pub mod devices;
 pub mod init;
 pub mod landlock;
 pub mod launch;
+pub mod look;
 pub mod prepare;
 pub mod seccomp;
 pub mod serve;

@@ -11,7 +11,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
 use nix::unistd::pipe2;
 
-use crate::child::{self, Descriptors};
+use crate::child::{self, Cgroup, Descriptors};
 use crate::prepare::{Policies, Prepared};
 use crate::seccomp::Profile;
 use crate::step::Step;
@@ -94,7 +94,7 @@ impl<'a> Warden<'a> {
 
     /// The next request with its descriptors; none when the host is gone.
     fn receive(&mut self) -> nix::Result<Option<(Request, Vec<OwnedFd>)>> {
-        let mut space = nix::cmsg_space!([RawFd; 3]);
+        let mut space = nix::cmsg_space!([RawFd; 4]);
         let mut parts = [IoSliceMut::new(&mut self.buffer)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let fd = self.control.as_raw_fd();
@@ -118,11 +118,12 @@ impl<'a> Warden<'a> {
     }
 
     /// Starts a jail, or tells the host why not.
-    fn start(&mut self, plan: &Plan, stdio: Vec<OwnedFd>) -> nix::Result<()> {
-        let started = <[OwnedFd; 3]>::try_from(stdio)
+    fn start(&mut self, plan: &Plan, mut fds: Vec<OwnedFd>) -> nix::Result<()> {
+        let cgroup = if plan.cgroup { fds.pop() } else { None };
+        let started = <[OwnedFd; 3]>::try_from(fds)
             // Cut off where this process has no room for them.
             .map_err(|_| failure(Step::Stdio)(Errno::EMFILE))
-            .and_then(|stdio| self.clone_jail(plan, &stdio));
+            .and_then(|stdio| self.clone_jail(plan, &stdio, cgroup.as_ref()));
         match started {
             Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[]),
             Ok((pidfd, status)) => {
@@ -136,16 +137,23 @@ impl<'a> Warden<'a> {
     }
 
     /// Clones the jail; in the child this never returns.
-    fn clone_jail(&self, plan: &Plan, stdio: &[OwnedFd; 3]) -> Result<(OwnedFd, OwnedFd), Failure> {
+    fn clone_jail(
+        &self,
+        plan: &Plan,
+        stdio: &[OwnedFd; 3],
+        cgroup: Option<&OwnedFd>,
+    ) -> Result<(OwnedFd, OwnedFd), Failure> {
         let jail = Prepared::new(plan, &self.policies)?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
-        match sys::clone3(NAMESPACES).map_err(failure(Step::JailNamespaces))? {
+        let (cloned, enter) = clone_into(cgroup).map_err(failure(Step::JailNamespaces))?;
+        match cloned {
             Cloned::Parent(pidfd) => Ok((pidfd, reader)),
             Cloned::Child => child::run(
                 &jail,
                 Descriptors {
                     stdio: [0, 1, 2].map(|n: usize| stdio[n].as_raw_fd()),
                     status: writer.as_raw_fd(),
+                    cgroup: cgroup.map(|dir| Cgroup { dir: dir.as_raw_fd(), enter }),
                 },
             ),
         }
@@ -178,6 +186,19 @@ impl<'a> Warden<'a> {
         let parts = [IoSlice::new(&message)];
         let flags = MsgFlags::MSG_NOSIGNAL;
         sendmsg::<UnixAddr>(self.control.as_raw_fd(), &parts, rights, flags, None).map(drop)
+    }
+}
+
+/// Clones a jail into its cgroup; whether the child still has to enter that itself, because the kernel
+/// cannot do it (before Linux 5.7 it takes no such argument; a filter may forbid what it does not know).
+/// Its cgroup namespace it makes itself, once it is there: what that has as its root is where it is then,
+/// and nothing can be entered from within that lies outside.
+fn clone_into(cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned, bool)> {
+    const OTHERS: u64 = NAMESPACES & !(libc::CLONE_NEWCGROUP as u64);
+    let Some(cgroup) = cgroup else { return Ok((sys::clone3(NAMESPACES, None)?, false)) };
+    match sys::clone3(OTHERS, Some(cgroup.as_fd())) {
+        Err(Errno::ENOSYS | Errno::E2BIG | Errno::EINVAL) => Ok((sys::clone3(OTHERS, None)?, true)),
+        cloned => Ok((cloned?, false)),
     }
 }
 

@@ -47,6 +47,8 @@ steps! {
     StatusPipe = "make a pipe",
     /// clone3 of the jail into all its namespaces.
     JailNamespaces = "create the namespaces of a jail",
+    /// Entering the cgroup that holds the jail's limits.
+    Cgroup = "place the jail in its cgroup",
     /// setsid.
     Session = "start a session of its own",
     /// Raising lo, for a general image with a loopback.
@@ -75,6 +77,10 @@ steps! {
     HostName = "set the host name",
     /// A resource limit.
     ResourceLimit = "set a resource limit",
+    /// What stands in the writable directories, against its bounds.
+    Holdings = "accept what a writable directory holds",
+    /// The look itself.
+    HoldingsWalk = "count what a writable directory holds",
     /// The nice value.
     Nice = "lower the priority",
     /// The working directory.

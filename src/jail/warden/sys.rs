@@ -22,6 +22,9 @@ const PR_SET_MDWE: c_int = 65;
 const PR_GET_MDWE: c_int = 66;
 const PR_MDWE_REFUSE_EXEC_GAIN: c_ulong = 1;
 
+/// Larger than the type that the libc crate gives the other flags (include/uapi/linux/sched.h).
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// What clone3 gives back.
 pub enum Cloned {
     /// In the parent: a pidfd of the child.
@@ -40,10 +43,11 @@ fn new_fd(result: c_long) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// clone3(2) without shared memory or files: like fork, into new namespaces, with a pidfd.
+/// clone3(2) without shared memory or files: like fork, into new namespaces, with a pidfd, and into a
+/// cgroup (v2) when the descriptor of its directory is given (Linux 5.7).
 ///
 /// The caller has one thread (asserted in debug builds), so the child may do whatever the parent may.
-pub fn clone3(namespaces: u64) -> Result<Cloned> {
+pub fn clone3(namespaces: u64, cgroup: Option<BorrowedFd>) -> Result<Cloned> {
     debug_assert_eq!(threads(), 1, "clone3 in a threaded process");
     let mut pidfd: c_int = -1;
     // SAFETY: all-zero is a valid clone_args; the kernel reads fields that are zero as unset.
@@ -51,6 +55,10 @@ pub fn clone3(namespaces: u64) -> Result<Cloned> {
     args.flags = namespaces | libc::CLONE_PIDFD as u64;
     args.pidfd = std::ptr::from_mut(&mut pidfd) as u64;
     args.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = cgroup.as_raw_fd() as u64;
+    }
     // SAFETY: `args` lives across the call and its size is given. Without CLONE_VM the child has its own
     // copy of this memory, and with one thread no lock can be held by somebody who is not copied.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of_val(&args)) };
@@ -86,6 +94,20 @@ pub fn read(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
     // SAFETY: pointer and length are of one live slice, which the kernel writes.
     let got = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
     check(got as c_long).map(|got| got as usize)
+}
+
+/// getdents64(2): the next records of a directory, and how many bytes they are; 0 at its end.
+pub fn list(dir: BorrowedFd, records: &mut [u8]) -> Result<usize> {
+    let (number, fd) = (libc::SYS_getdents64, dir.as_raw_fd());
+    // SAFETY: pointer and length are of one live slice, which the kernel writes.
+    let got = unsafe { libc::syscall(number, fd, records.as_mut_ptr(), records.len()) };
+    check(got).map(|got| got as usize)
+}
+
+/// openat(2) of an existing file.
+pub fn open_at(dir: RawFd, name: &CStr, flags: c_int) -> Result<RawFd> {
+    // SAFETY: the name is a valid C string.
+    check(c_long::from(unsafe { libc::openat(dir, name.as_ptr(), flags) })).map(|fd| fd as RawFd)
 }
 
 /// pipe2(2), closed at exec.

@@ -18,7 +18,8 @@ pub const MESSAGE_BYTES: usize = 128 * 1024;
 pub enum Request {
     /// How the warden is to work. Sent once, before the first jail.
     Settings(Settings),
-    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr.
+    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr; with
+    /// [`Plan::cgroup`] a fourth.
     Start(Box<Plan>),
 }
 
@@ -85,6 +86,52 @@ pub struct Plan {
     pub attempt: Option<Attempt>,
     /// By which way it comes about.
     pub way: Way,
+    /// With the request comes a fourth descriptor: the directory of a cgroup (v2), in which the jail is
+    /// born.
+    pub cgroup: bool,
+    /// How much the writable directories may hold; looked at before the program runs.
+    pub bounds: Option<Bounds>,
+    /// Nothing is executed: the jail ends with code 0 after that look.
+    pub look_only: bool,
+}
+
+/// How much may stand in each directory that a jail can write. 0 is no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Files, directories and everything else.
+    pub entries: u64,
+    /// Bytes of the file system that must stay free.
+    pub reserve: u64,
+}
+
+/// The bound that is passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Over {
+    /// [`Bounds::bytes`].
+    Bytes,
+    /// [`Bounds::entries`].
+    Entries,
+    /// Deeper than is looked.
+    Depth,
+    /// [`Bounds::reserve`].
+    Reserve,
+}
+
+impl Over {
+    const ALL: [Self; 4] = [Self::Bytes, Self::Entries, Self::Depth, Self::Reserve];
+
+    /// The index of a [`Failure`] at [`Step::Holdings`]: what is passed, and of which bind of the plan.
+    pub fn index(self, bind: u16) -> u16 {
+        bind << 2 | self as u16
+    }
+
+    /// Reads such an index.
+    pub fn of_index(index: u16) -> (Self, usize) {
+        (Self::ALL[usize::from(index & 3)], usize::from(index >> 2))
+    }
 }
 
 /// A directory of the host, by path, with the identity that the host saw when it checked it.
