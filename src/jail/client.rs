@@ -394,8 +394,8 @@ impl Objects {
             | Step::CopyTree
             | Step::TreeFlags
             | Step::AttachRoot
-            | Step::AttachMount => self.sources.get(usize::from(failure.index)).cloned(),
-            Step::HoldingsWalk => self.sources.get(usize::from(failure.index)).cloned(),
+            | Step::AttachMount
+            | Step::HoldingsWalk => self.sources.get(usize::from(failure.index)).cloned(),
             Step::Holdings => self.sources.get(Over::of_index(failure.index).1).cloned(),
             Step::ResourceLimit => {
                 let number = *self.limits.get(usize::from(failure.index))?;

@@ -11,7 +11,7 @@ use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
 use turnjail_warden::seccomp::numbers;
 
-use crate::support::{HERE, PROFILES, Process, assert_forbidden_inside};
+use crate::support::{HERE, PROFILES, Process, assert_control, assert_forbidden_inside};
 
 pub const TESTS: &[Test] = &[
     Test::new("a24_no_daemon_survives_its_jail", a24),
@@ -40,8 +40,7 @@ fn assert_no_mark(
 ) {
     let (outside, inside) = both(bench, act);
     clean(bench);
-    let control = bench.outside(&outside);
-    assert!(control.worked(), "{what} fails anyway: {control:?}");
+    assert_control(what, &bench.outside(&outside));
     clean(bench);
     assert_forbidden_inside(bench, profile, what, errno, &inside);
     for entry in fs::read_dir(bench.path("workspace")).expect("the workspace") {
