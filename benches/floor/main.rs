@@ -90,7 +90,7 @@ impl Floor {
 
     fn start(&self) -> Result<()> {
         let (mut reader, writer) = std::io::pipe()?;
-        match sys::clone3(NAMESPACES)? {
+        match sys::clone3(NAMESPACES, None)? {
             Cloned::Child => {
                 let failed = self.enter(writer.as_raw_fd());
                 eprintln!("turnjail-floor: {failed:?}");
