@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::general::General;
 use crate::jails;
 
 /// Something that a test needs of the machine.
@@ -18,6 +19,8 @@ pub enum Fact {
     Script,
     /// The program bwrap, and leave to make its namespaces.
     Bubblewrap,
+    /// The programs of a general image.
+    Image(General),
 }
 
 impl Fact {
@@ -29,6 +32,7 @@ impl Fact {
             Self::Strace => "strace",
             Self::Script => "script",
             Self::Bubblewrap => "bubblewrap",
+            Self::Image(_) => "general-images",
         }
     }
 
@@ -49,6 +53,7 @@ impl Fact {
                 Ok(0) => Some("the kernel has no landlock".to_owned()),
                 Ok(_) => None,
             },
+            Self::Image(image) => image.missing(),
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
             Self::Bubblewrap => {

@@ -7,8 +7,10 @@
 mod account;
 pub mod acts;
 mod facts;
+pub mod general;
 pub mod jails;
 mod program;
+mod roots;
 pub mod script;
 pub mod vectors;
 
