@@ -23,6 +23,8 @@ const NO_SETTINGS: &str = "/nonexistent/turnjail";
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     options: DockerOptions,
+    /// Whether the program is Docker's, or understands its variables as Docker's does.
+    is_docker: bool,
 }
 
 /// What a finished client left.
@@ -34,8 +36,20 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    pub fn new(options: DockerOptions) -> Self {
-        Self { options }
+    /// Finds out whose client it is, which asks no engine: to podman a directory of settings that is
+    /// not there is an error.
+    pub async fn start(options: DockerOptions) -> Result<Self, DriverError> {
+        let unknown = Self { options, is_docker: false };
+        let answer = unknown.ask(&["--version"]).await?;
+        let said = String::from_utf8_lossy(&answer.stdout).to_lowercase();
+        if !answer.ok() || !(said.starts_with("docker") || said.starts_with("podman")) {
+            return Err(fault::start(
+                "docker-program",
+                format!("{} is neither Docker's nor podman's client", unknown.shown()),
+                "set docker.program to the client's path",
+            ));
+        }
+        Ok(Self { is_docker: said.starts_with("docker"), ..unknown })
     }
 
     /// The client with arguments, to be killed when it is dropped, with pipes for its streams.
@@ -46,7 +60,7 @@ impl Client {
             .args(arguments)
             .env_clear()
             .env("PATH", &options.path)
-            .env("DOCKER_CONFIG", NO_SETTINGS)
+            .envs(self.is_docker.then_some(("DOCKER_CONFIG", NO_SETTINGS)))
             .envs(options.host.as_ref().map(|host| ("DOCKER_HOST", host)))
             .envs(options.home.as_ref().map(|home| ("HOME", home)))
             .envs(options.runtime_dir.as_ref().map(|dir| ("XDG_RUNTIME_DIR", dir)))
@@ -107,6 +121,11 @@ impl Client {
         };
         let cause = format!("{} cannot be started: {error}", self.shown());
         fault::start("docker-program", cause, remedy)
+    }
+
+    /// Whether the program is Docker's, or speaks as Docker's does.
+    pub fn is_docker(&self) -> bool {
+        self.is_docker
     }
 
     /// The program's name for people.

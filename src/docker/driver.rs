@@ -41,7 +41,7 @@ impl DockerDriver {
     /// remapped user ids, whose containers cannot enter a turn's private directories.
     pub async fn start(options: DockerOptions) -> Result<Self, DriverError> {
         options.check()?;
-        let client = Client::new(options);
+        let client = Client::start(options).await?;
         let engine = Engine::ask(&client).await?;
         tracing::info!(engine = engine.shown, "workers run in containers");
         if !engine.seccomp {

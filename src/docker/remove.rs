@@ -52,7 +52,13 @@ pub(crate) async fn remove_twice(client: &Client, name: &str) -> Result<(), Driv
 }
 
 async fn one(client: &Client, name: &str) -> Attempt {
-    match client.ask_within(&["rm", "--force", name], ATTEMPT).await {
+    // Podman asks the worker first, and gives it ten seconds, unless it is told not to.
+    let arguments: &[&str] = if client.is_docker() {
+        &["rm", "--force", name]
+    } else {
+        &["rm", "--force", "--time", "0", name]
+    };
+    match client.ask_within(arguments, ATTEMPT).await {
         Err(error) => Attempt::Failed(error.to_string()),
         Ok(answer) => judge(answer.ok(), &answer.stderr),
     }

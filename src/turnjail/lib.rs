@@ -46,6 +46,7 @@ pub use turnjail_broker::{
     McpTool, McpTransport, OutputLimitField, Principal, Secret, TokenUsage, Tool, ToolContext,
     ToolError, event_channel,
 };
+pub use turnjail_docker::{DockerDriver, DockerOptions};
 pub use turnjail_driver::{
     ContainerDriver, ContainerSpec, DriverError, ExitReason, ImageProtocol, Limit, Limits, Outcome,
     Progress, Receipt, Timing, Usage, Wall, WallState,

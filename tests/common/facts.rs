@@ -3,8 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::general::General;
-use crate::jails;
+use crate::{engine, jails};
 
 /// Something that a test needs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +16,12 @@ pub enum Fact {
     Strace,
     /// The program script, which gives a command a terminal.
     Script,
+    /// A Docker engine: `dockerd` can be started, or one is named.
+    Docker,
+    /// The program podman, and user ids for `--userns=keep-id`.
+    Podman,
     /// The program bwrap, and leave to make its namespaces.
     Bubblewrap,
-    /// The programs of a general image.
-    Image(General),
 }
 
 impl Fact {
@@ -31,8 +32,9 @@ impl Fact {
             Self::Landlock => "landlock",
             Self::Strace => "strace",
             Self::Script => "script",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
             Self::Bubblewrap => "bubblewrap",
-            Self::Image(_) => "general-images",
         }
     }
 
@@ -53,14 +55,29 @@ impl Fact {
                 Ok(0) => Some("the kernel has no landlock".to_owned()),
                 Ok(_) => None,
             },
-            Self::Image(image) => image.missing(),
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
+            Self::Docker => engine::missing(),
+            Self::Podman => podman(),
             Self::Bubblewrap => {
                 failing("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "/bin/true"])
             }
         }
     }
+}
+
+/// Why a container cannot have this user's ids; none when it can.
+fn podman() -> Option<String> {
+    failing("env", &["HOME=/tmp", "podman", "--version"]).or_else(|| {
+        let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+        let name = user.map_or_else(|| nix::unistd::geteuid().to_string(), |user| user.name);
+        let has = |file| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            text.lines().any(|line| line.split(':').next() == Some(&name))
+        };
+        let there = has("/etc/subuid") && has("/etc/subgid");
+        (!there).then(|| format!("{name} has no ids in /etc/subuid and /etc/subgid"))
+    })
 }
 
 /// Why a program cannot do this; none when it can.

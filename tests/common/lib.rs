@@ -6,11 +6,11 @@
 
 mod account;
 pub mod acts;
+pub mod archive;
+pub mod engine;
 mod facts;
-pub mod general;
 pub mod jails;
 mod program;
-mod roots;
 pub mod script;
 pub mod vectors;
 
@@ -67,6 +67,9 @@ impl Test {
 /// The `main` of a test program: drops root, then runs the tests.
 pub fn harness(tests: &[Test]) -> ExitCode {
     let mut arguments = Arguments::from_args();
+    if !arguments.list && tests.iter().any(|test| test.needs.contains(&Fact::Docker)) {
+        engine::start();
+    }
     account::leave_root();
     // Jails of two tests at once share nothing, but a machine with two cores has no room for more.
     arguments.test_threads.get_or_insert(2);

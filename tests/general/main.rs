@@ -1,6 +1,5 @@
 //! Programs that were not written for a jail run unmodified in the general profile.
 
-mod images;
 mod loopback;
 mod places;
 mod rules;
@@ -9,8 +8,7 @@ mod walls;
 
 use std::process::ExitCode;
 
-use turnjail_tests::general::General::{Bun, Busybox, Coreutils, Esbuild, Node, Python};
-use turnjail_tests::{Fact, Test, harness};
+use turnjail_tests::{Test, harness};
 
 fn main() -> ExitCode {
     harness(&[
@@ -30,33 +28,5 @@ fn main() -> ExitCode {
         Test::new("a_loopback_is_in_the_receipt", rules::loopback),
         Test::new("limits_of_memory_are_those_that_are_set", rules::memory),
         Test::new("settings_that_cannot_be_had_are_refused_at_the_start", rules::refused),
-        Test::with(
-            "busybox_works_unmodified",
-            &[Fact::Jail, Fact::Image(Busybox)],
-            images::busybox,
-        ),
-        Test::with(
-            "coreutils_work_unmodified",
-            &[Fact::Jail, Fact::Image(Coreutils)],
-            images::coreutils,
-        ),
-        Test::with("python_works_unmodified", &[Fact::Jail, Fact::Image(Python)], images::python),
-        Test::with("node_works_unmodified", &[Fact::Jail, Fact::Image(Node)], images::node),
-        Test::with("bun_works_unmodified", &[Fact::Jail, Fact::Image(Bun)], images::bun),
-        Test::with(
-            "a_static_go_program_works_unmodified",
-            &[Fact::Jail, Fact::Image(Esbuild)],
-            images::go,
-        ),
-        Test::with(
-            "a_fork_bomb_is_held_and_ends",
-            &[Fact::Jail, Fact::Image(Busybox)],
-            images::fork_bomb,
-        ),
-        Test::with(
-            "a_program_handles_its_stop_signal",
-            &[Fact::Jail, Fact::Image(Python)],
-            images::stop_signal,
-        ),
     ])
 }

@@ -55,8 +55,11 @@ impl Place {
 
     /// A specification with directories of its own.
     pub fn spec(&self) -> Result<ContainerSpec, Fault> {
+        // Unique in the process, as a host's are: what cleans up after a dropped run goes by the name.
+        static NAMES: AtomicUsize = AtomicUsize::new(0);
+        let number = NAMES.fetch_add(1, Ordering::Relaxed);
         Ok(ContainerSpec {
-            name: format!("roundtable-sandbox-c0f0{:012x}-{:08x}", std::process::id(), self.next()),
+            name: format!("roundtable-sandbox-c0f0{:012x}-{number:08x}", std::process::id()),
             image: self.image.clone(),
             run_dir: self.directory()?,
             workspace_dir: self.directory()?,

@@ -7,6 +7,8 @@ use crate::error::{CliError, Exit};
 
 /// The code of a required policy that is not met.
 const POLICY: &str = "policy";
+/// The codes of a container engine that cannot be used as it is set up.
+const DOCKER: &str = "docker-";
 
 /// The settings that options of the layers below come from, where their names differ.
 const SETTINGS: [(&str, &str); 18] = [
@@ -84,6 +86,7 @@ pub fn turn(error: &TurnError) -> CliError {
 fn driver_exit(error: &DriverError) -> Exit {
     match error {
         DriverError::Start { code, .. } if *code == POLICY => Exit::PolicyUnmet,
+        DriverError::Start { code, .. } if code.starts_with(DOCKER) => Exit::Failed,
         DriverError::Start { .. } => Exit::CannotJail,
         DriverError::Image { .. } | DriverError::Spec(_) => Exit::Usage,
         _ => Exit::Failed,

@@ -9,12 +9,14 @@ use nix::sys::resource::{Resource, getrlimit};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use turnjail_docker::DockerDriver;
+use turnjail_driver::ContainerDriver;
 use turnjail_jail::JailDriver;
 use turnjail_runtime::{EventSender, SandboxRuntime, TurnRequest, TurnResult};
 
 use super::failure;
 use super::signals::{Interrupts, cancelled};
-use crate::config::{LogFormat, Logging, Settings};
+use crate::config::{Driver, LogFormat, Logging, Settings};
 use crate::demo::Place;
 use crate::error::{CliError, Exit};
 
@@ -88,15 +90,26 @@ pub fn check(settings: &Settings) -> Result<(), CliError> {
     settings.sandbox_options()?.check().map_err(|error| failure::setup(&error))
 }
 
+/// Starts what runs workers by these settings.
+pub async fn driver(settings: &Settings) -> Result<Arc<dyn ContainerDriver>, CliError> {
+    let started: Result<Arc<dyn ContainerDriver>, _> = match settings.turn.driver {
+        Driver::Jail => JailDriver::start(settings.jail_options_of_a_command())
+            .await
+            .map(|driver| Arc::new(driver) as _),
+        Driver::Docker => {
+            DockerDriver::start(settings.docker_options()).await.map(|driver| Arc::new(driver) as _)
+        }
+    };
+    started.map_err(|error| failure::driver(&error))
+}
+
 /// Starts driver, broker and runtime, and checks that the image can run here.
 pub async fn start(settings: &Settings) -> Result<SandboxRuntime, CliError> {
     let mut options = settings.sandbox_options()?;
     if let Some(log) = settings.audit_log()? {
         options = options.audit(log);
     }
-    let driver = JailDriver::start(settings.jail_options_of_a_command()).await;
-    let driver = driver.map_err(|error| failure::driver(&error))?;
-    let runtime = SandboxRuntime::new(options, Arc::new(driver)).await;
+    let runtime = SandboxRuntime::new(options, driver(settings).await?).await;
     let runtime = runtime.map_err(|error| failure::setup(&error))?;
     match runtime.verify_image().await {
         Ok(()) => Ok(runtime),

@@ -4,11 +4,9 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use turnjail_jail::JailDriver;
 use turnjail_runtime::{
     TurnDirectories, WorkspaceInfo, WorkspaceMode, Workspaces, guild_workspace, turn_directories,
 };
@@ -49,11 +47,10 @@ fn directories(settings: &Settings, which: &WorkspaceArguments) -> TurnDirectori
 }
 
 async fn open(settings: &Settings) -> Result<Workspaces, CliError> {
-    let driver = JailDriver::start(settings.jail_options_of_a_command()).await;
-    let driver = driver.map_err(|error| failure::driver(&error))?;
+    let driver = session::driver(settings).await?;
     let directories = &settings.directories;
     let (run, workspaces) = (&directories.run, &directories.workspaces);
-    Workspaces::open(run, workspaces, &settings.turn.image, Arc::new(driver))
+    Workspaces::open(run, workspaces, &settings.turn.image, driver)
         .await
         .map_err(|error| failure::setup(&error))
 }

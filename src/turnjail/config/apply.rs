@@ -9,6 +9,7 @@ use turnjail_broker::{
     McpScope, McpServer, McpTool, McpTransport, OutputLimitField as BrokerOutputLimitField, Tool,
     read_file,
 };
+use turnjail_docker::DockerOptions;
 use turnjail_jail::{JailOptions, Policy};
 use turnjail_protocol::ToolSpec;
 use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
@@ -16,7 +17,7 @@ use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
 use super::mcp::Transport;
 use super::model::OutputLimitField;
 use super::tools::{Text, ToolKind};
-use super::{SecretSource, Settings, mcp, tools};
+use super::{Host, SecretSource, Settings, mcp, tools};
 use crate::error::{CliError, Exit};
 
 /// The most that the file of a command's secret may hold.
@@ -88,6 +89,20 @@ impl Settings {
     pub fn jail_options_of_a_command(&self) -> JailOptions {
         let mut options = self.jail_options();
         options.passes = Some(self.directories.run.join("canary"));
+        options
+    }
+
+    /// The options of the Docker driver. The client is found as this process finds it.
+    pub fn docker_options(&self) -> DockerOptions {
+        let mut options = DockerOptions::new();
+        options.program.clone_from(&self.docker.program);
+        options.host.clone_from(&self.docker.host);
+        if let Some(path) = std::env::var_os("PATH") {
+            options.path = path;
+        }
+        let host = Host::of_this_process();
+        options.home = host.home;
+        options.runtime_dir = host.runtime_dir;
         options
     }
 

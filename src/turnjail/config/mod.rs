@@ -7,6 +7,7 @@
 //! all problems are reported at once. Secrets have no place in the file, only a source of one.
 
 mod apply;
+mod docker;
 mod document;
 mod images;
 mod mcp;
@@ -28,6 +29,7 @@ pub use paths::Host;
 pub use secret::SecretSource;
 
 pub use settings::{LogFormat, Logging, Settings};
+pub use turn::Driver;
 
 use crate::error::{CliError, Exit, Problem};
 

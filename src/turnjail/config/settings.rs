@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use turnjail_protocol::{Budgets, Files};
 
+use super::docker::Docker;
 use super::images::ImageEntry;
 use super::mcp::McpServer;
 use super::model::Model;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub jail: Jail,
     /// `[images."reference"]`.
     pub images: Vec<ImageEntry>,
+    /// `[docker]`.
+    pub docker: Docker,
     /// `[[tools]]`.
     pub tools: Vec<Tool>,
     /// `[[mcp]]`.
@@ -78,6 +81,7 @@ impl Settings {
         let directories = Directories::read(root.section("directories"), base);
         let jail = Jail::read(root.section("jail"));
         let images = ImageEntry::read_all(&root.section("images"));
+        let docker = Docker::read(root.section("docker"), base);
         let log = Logging::read(root.section("log"));
         let audit = root.section("audit");
         let audit_file = path(&audit, "file", base).map(Some).or_shown(None, shown_option);
@@ -95,6 +99,7 @@ impl Settings {
             directories: directories?,
             jail,
             images,
+            docker,
             tools: tools?,
             mcp: mcp?,
             log,

@@ -17,11 +17,22 @@ use super::section::Section;
 /// The longest prompt that is read, in bytes; the budget of a request is smaller still.
 const PROMPT_BYTES: usize = 256 * 1024;
 
+/// What runs workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// turnjail's own jails.
+    Jail,
+    /// Containers of Docker or podman.
+    Docker,
+}
+
 /// `[turn]` and `[limits]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {
     /// The image that the worker comes from.
     pub image: String,
+    /// What runs the worker.
+    pub driver: Driver,
     /// Whether the channels of a guild share a workspace.
     pub guild_workspace: bool,
     /// Directories of skills.
@@ -49,6 +60,8 @@ pub struct Turn {
 impl Turn {
     pub(super) fn read(section: Section<'_>, limits: Section<'_>, base: &Base<'_>) -> Option<Self> {
         let image = section.text("image", 512).or(turnjail_images::BUILTIN.to_owned());
+        let drivers = [("jail", Driver::Jail), ("docker", Driver::Docker)];
+        let driver = section.choice("driver", &drivers, Driver::Jail);
         let modes = [("channel", false), ("server", true)];
         let guild_workspace = section.choice("workspace", &modes, false);
         let skills = skills(&section, base);
@@ -65,6 +78,7 @@ impl Turn {
         limits.finish();
         Some(Self {
             image,
+            driver,
             guild_workspace,
             skills: skills?,
             prompt: prompt.ok()?,
