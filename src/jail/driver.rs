@@ -247,7 +247,7 @@ impl ContainerDriver for JailDriver {
         spec.check()?;
         check_ids(spec)?;
         let image = self.store.resolve(&spec.image).map_err(image_error)?;
-        let isolation = self.images.isolation(&image)?;
+        let isolation = self.images.isolation(&spec.image, &image.config)?;
         let warden = self.proved(isolation).await?;
         let client = warden.client();
         let jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
@@ -264,8 +264,8 @@ impl ContainerDriver for JailDriver {
     }
 
     async fn verify(&self, image: &str) -> Result<(), DriverError> {
-        let image = self.store.resolve(image).map_err(image_error)?;
-        Ok(self.images.isolation(&image).map(drop)?)
+        let found = self.store.resolve(image).map_err(image_error)?;
+        Ok(self.images.isolation(image, &found.config).map(drop)?)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use turnjail_images::{Image, ProfileLabel};
+use turnjail_images::{ImageConfig, ProfileLabel};
 use turnjail_protocol::DATA_LIMIT_LABEL;
 use turnjail_warden::seccomp::Profile;
 
@@ -87,19 +87,23 @@ impl ImagePolicies {
         self.0.insert(canonical(reference).to_owned(), settings);
     }
 
-    /// The isolation of `image`, by the reference that it was asked for by.
-    pub(crate) fn isolation(&self, image: &Image) -> Result<Isolation, StartError> {
-        let settings = self.0.get(canonical(&image.reference)).copied().unwrap_or_default();
-        let profile = match (settings.profile, image.config.profile()) {
+    /// The isolation of the image that `reference` was asked for and resolved to.
+    pub(crate) fn isolation(
+        &self,
+        reference: &str,
+        config: &ImageConfig,
+    ) -> Result<Isolation, StartError> {
+        let settings = self.0.get(canonical(reference)).copied().unwrap_or_default();
+        let profile = match (settings.profile, config.profile()) {
             (Some(profile), _) => profile,
             (None, ProfileLabel::Sealed) => Profile::Sealed,
             (None, ProfileLabel::None) => Profile::General,
             (None, ProfileLabel::Unknown(word)) if word == Profile::General.as_str() => {
                 Profile::General
             }
-            (None, ProfileLabel::Unknown(word)) => return Err(unknown(&image.reference, &word)),
+            (None, ProfileLabel::Unknown(word)) => return Err(unknown(reference, &word)),
         };
-        let asks = image.config.labels.get(DATA_LIMIT_LABEL).is_some_and(|value| value == "true");
+        let asks = config.labels.get(DATA_LIMIT_LABEL).is_some_and(|value| value == "true");
         let plain = Isolation::from(profile);
         let isolation = Isolation {
             profile,
@@ -129,22 +133,9 @@ fn canonical(reference: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
-    use turnjail_images::ImageConfig;
     use turnjail_protocol::PROFILE_LABEL;
 
     use super::*;
-
-    fn image(labels: &[(&str, &str)]) -> Image {
-        let labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        Image {
-            reference: "python:3".to_owned(),
-            digest: "sha256:00".to_owned(),
-            rootfs: PathBuf::from("/"),
-            config: ImageConfig { labels, ..ImageConfig::default() },
-        }
-    }
 
     fn isolation(
         labels: &[(&str, &str)],
@@ -152,7 +143,8 @@ mod tests {
     ) -> Result<Isolation, StartError> {
         let mut policies = ImagePolicies::default();
         policies.set("python:3", settings);
-        policies.isolation(&image(labels))
+        let labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+        policies.isolation("python:3", &ImageConfig { labels, ..ImageConfig::default() })
     }
 
     #[test]
@@ -199,8 +191,8 @@ mod tests {
         let mut policies = ImagePolicies::default();
         let sealed = ImageSettings { profile: Some(Profile::Sealed), ..Default::default() };
         policies.set("python", sealed);
-        let named = |name: &str| Image { reference: name.to_owned(), ..image(&[]) };
-        let of = |name: &str| policies.isolation(&named(name)).expect("known").profile;
+        let none = ImageConfig::default();
+        let of = |name: &str| policies.isolation(name, &none).expect("known").profile;
         for same in ["python", "python:latest"] {
             assert_eq!(of(same), Profile::Sealed, "{same}");
         }
