@@ -8,12 +8,7 @@ use std::{env, fs};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use turnjail_protocol::{
-    BROKER_DIR, CHANNEL_PATH, PROFILE_LABEL, PROTOCOL_LABEL, SANDBOX_PROTOCOL, WORKSPACE_PATH,
-};
-
-/// Directories that a jail mounts over; the root itself is read-only by then.
-const MOUNT_POINTS: [&str; 6] = [BROKER_DIR, CHANNEL_PATH, "/dev", "/proc", "/tmp", WORKSPACE_PATH];
+use turnjail_protocol::{MOUNT_POINTS, PROFILE_LABEL, PROTOCOL_LABEL, SANDBOX_PROTOCOL};
 
 fn main() {
     let worker = turnjail_build::build("turnjail-worker", &["worker", "src/protocol"]);

@@ -8,7 +8,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::{ImageConfig, ImageError};
+use oci_spec::image::ImageConfiguration;
+
+use crate::{Digest, ImageConfig, ImageError, Reference};
 
 /// The reference of the built-in worker image.
 pub const BUILTIN: &str = "turnjail-worker";
@@ -17,25 +19,43 @@ include!(concat!(env!("OUT_DIR"), "/digest.rs"));
 
 static LAYER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/layer.tar"));
 static CONFIG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/config.json"));
+static MANIFEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/manifest.json"));
 
 /// The digest of the built-in image's manifest, `sha256:...`.
 pub fn builtin_digest() -> &'static str {
     DIGEST
 }
 
-/// Whether `reference` names the built-in image, by name, with the tag `latest` or with its digest.
-pub(crate) fn is_builtin(reference: &str) -> bool {
-    let name =
-        reference.strip_suffix(DIGEST).and_then(|r| r.strip_suffix('@')).unwrap_or(reference);
-    name.strip_suffix(":latest").unwrap_or(name) == BUILTIN
+/// The built-in image's name and digest, checked like any other.
+pub(crate) fn digest() -> Digest {
+    DIGEST.parse().expect("the build script's own digest")
+}
+
+/// Whether `reference` has the name that is the built-in image's alone.
+pub(crate) fn owns(reference: &Reference) -> bool {
+    reference.familiar_repository() == BUILTIN
+}
+
+/// Whether `reference` names the built-in image: with the tag `latest`, its digest, or both.
+pub(crate) fn is_builtin(reference: &Reference) -> bool {
+    owns(reference)
+        && reference.tag().is_none_or(|tag| tag == "latest")
+        && reference.digest().is_none_or(|digest| digest.as_str() == DIGEST)
+}
+
+/// What the image is made of: manifest, configuration and layer.
+pub(crate) fn parts() -> (&'static [u8], &'static [u8], &'static [u8]) {
+    (MANIFEST, CONFIG, LAYER)
 }
 
 pub(crate) fn config() -> ImageConfig {
-    #[derive(serde::Deserialize)]
-    struct Document {
-        config: ImageConfig,
-    }
-    serde_json::from_slice::<Document>(CONFIG).map(|d| d.config).unwrap_or_default()
+    let configuration = ImageConfiguration::from_reader(CONFIG).expect("the build script's own");
+    ImageConfig::of(&configuration).expect("the build script's own")
+}
+
+/// Bytes of the layer.
+pub(crate) fn size() -> u64 {
+    LAYER.len() as u64
 }
 
 /// Writes the image's root filesystem into the empty directory `root`.
@@ -109,12 +129,14 @@ mod tests {
 
     #[test]
     fn the_name_means_the_embedded_digest_only() {
-        assert!(is_builtin("turnjail-worker"));
-        assert!(is_builtin("turnjail-worker:latest"));
-        assert!(is_builtin(&format!("turnjail-worker@{DIGEST}")));
-        assert!(!is_builtin("turnjail-worker:1"));
-        assert!(!is_builtin("turnjail-worker@sha256:00"));
-        assert!(!is_builtin("other"));
+        let means = |text: &str| is_builtin(&text.parse().expect("a reference"));
+        assert!(means("turnjail-worker"));
+        assert!(means("turnjail-worker:latest"));
+        assert!(means(&format!("turnjail-worker@{DIGEST}")));
+        assert!(means(&format!("turnjail-worker:latest@{DIGEST}")));
+        assert!(!means("turnjail-worker:1"));
+        assert!(!means(&format!("turnjail-worker@sha256:{:064}", 0)));
+        assert!(!means("me/turnjail-worker") && !means("other"));
     }
 
     #[test]

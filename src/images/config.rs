@@ -2,8 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use turnjail_protocol::{PROFILE_LABEL, PROTOCOL_LABEL};
+use oci_spec::image::{Config, ImageConfiguration};
+use serde::{Deserialize, Serialize};
+use turnjail_protocol::labels::{PROFILE_LABEL, PROTOCOL_LABEL, parse_protocol};
+
+/// The architecture of this machine in the words of the OCI image specification, which are Go's.
+pub fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
 
 /// What an image's profile label says. A label can only tighten: it may ask for `sealed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,27 +27,39 @@ pub enum ProfileLabel {
 }
 
 /// How to start what is in an image, in the words of the OCI image specification.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "PascalCase", deny_unknown_fields)]
 pub struct ImageConfig {
     /// The program and its first arguments.
-    #[serde(rename = "Entrypoint")]
     pub entrypoint: Vec<String>,
-    /// Further arguments.
-    #[serde(rename = "Cmd")]
+    /// Further arguments, or the program where there is no entrypoint.
     pub cmd: Vec<String>,
     /// `NAME=value` lines.
-    #[serde(rename = "Env")]
     pub env: Vec<String>,
     /// The working directory; empty means `/`.
-    #[serde(rename = "WorkingDir")]
     pub working_dir: String,
-    /// Labels.
-    #[serde(rename = "Labels")]
+    /// Labels. They are data: none of them opens anything.
     pub labels: BTreeMap<String, String>,
+    /// The signal that asks it to end, such as `SIGTERM` or `15`; empty means SIGTERM.
+    pub stop_signal: String,
+    /// The architecture that it is for, such as `amd64`; empty means this machine's.
+    pub architecture: String,
+    /// The operating system that it is for; empty means `linux`.
+    pub os: String,
 }
 
 impl ImageConfig {
+    /// The program and its arguments.
+    pub fn command(&self) -> impl Iterator<Item = &String> {
+        self.entrypoint.iter().chain(&self.cmd)
+    }
+
+    /// Whether this machine can run it.
+    pub fn is_for_this_machine(&self) -> bool {
+        (self.os.is_empty() || self.os == "linux")
+            && (self.architecture.is_empty() || self.architecture == architecture())
+    }
+
     /// The protocol version by the usual label, or none: no label or no positive decimal integer.
     pub fn protocol(&self) -> Option<u32> {
         self.protocol_by(PROTOCOL_LABEL)
@@ -45,9 +67,7 @@ impl ImageConfig {
 
     /// The protocol version by the label `key`.
     pub fn protocol_by(&self, key: &str) -> Option<u32> {
-        let value = self.labels.get(key)?;
-        let decimal = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-        value.parse().ok().filter(|&version| decimal && version > 0)
+        parse_protocol(self.labels.get(key)?)
     }
 
     /// What the profile label says.
@@ -57,6 +77,39 @@ impl ImageConfig {
             Some("sealed") => ProfileLabel::Sealed,
             Some(other) => ProfileLabel::Unknown(other.to_owned()),
         }
+    }
+
+    /// What counts of a whole OCI configuration, or what is wrong with it.
+    pub(crate) fn of(configuration: &ImageConfiguration) -> Result<Self, String> {
+        let config = configuration.config().as_ref();
+        let list = |of: Option<&Option<Vec<String>>>| of.cloned().flatten().unwrap_or_default();
+        let text = |of: Option<&Option<String>>| of.cloned().flatten().unwrap_or_default();
+        let labels = config.and_then(|config| config.labels().clone()).unwrap_or_default();
+        let found = Self {
+            entrypoint: list(config.map(Config::entrypoint)),
+            cmd: list(config.map(Config::cmd)),
+            env: list(config.map(Config::env)),
+            working_dir: text(config.map(Config::working_dir)),
+            labels: labels.into_iter().collect(),
+            stop_signal: text(config.map(Config::stop_signal)),
+            architecture: configuration.architecture().to_string(),
+            os: configuration.os().to_string(),
+        };
+        found.check()?;
+        Ok(found)
+    }
+
+    /// No program can be given what holds a NUL, and a variable has a name.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let texts = self.command().chain(&self.env).chain([&self.working_dir]);
+        if texts.into_iter().any(|text| text.contains('\0')) {
+            return Err("its configuration has a NUL character in a text".to_owned());
+        }
+        let named = |line: &String| line.split_once('=').is_some_and(|(name, _)| !name.is_empty());
+        if !self.env.iter().all(named) {
+            return Err("its configuration has a variable without name or =".to_owned());
+        }
+        Ok(())
     }
 }
 

@@ -1,37 +1,38 @@
-//! One directory of root filesystems, content-addressed, published by rename.
+//! One directory of images, content-addressed, published by rename.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nix::sys::statvfs::{FsFlags, statvfs};
+use oci_spec::image::{ImageConfiguration, ImageManifest};
 
-use crate::builtin;
-use crate::{ImageConfig, ImageError};
-
-/// The age from which on something in staging is a dead process's.
-const LEFT_OVER: std::time::Duration = std::time::Duration::from_secs(60 * 60);
-
-/// An image that a turn can use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
-    /// The reference it was asked for by.
-    pub reference: String,
-    /// The digest of its manifest, `sha256:...`: its identity.
-    pub digest: String,
-    /// Its root filesystem, a directory that nothing writes to any more.
-    pub rootfs: PathBuf,
-    /// How to start it.
-    pub config: ImageConfig,
-}
+use crate::directories::Directories;
+use crate::index::{Index, Named, Stamp};
+use crate::lock::{self, Hold, Lock};
+use crate::{Digest, Image, ImageConfig, ImageError, Reference, builtin, remove};
 
 /// The images on this machine.
+///
+/// The directory is an OCI image layout (`oci-layout`, `index.json`, `blobs/sha256/`) with one unpacked
+/// root filesystem for each image (`roots/<digest>`), a place for what is being made (`staging`) and a
+/// lock. Several processes may use it at once.
 #[derive(Debug)]
 pub struct ImageStore {
-    dir: PathBuf,
-    /// The built-in image once this process has checked it.
-    builtin: Mutex<Option<Image>>,
+    pub(crate) dirs: Directories,
+    known: Mutex<Known>,
+}
+
+/// What has been read already.
+#[derive(Debug, Default)]
+struct Known {
+    /// Whether the built-in image has been checked by this process.
+    builtin: bool,
+    /// The index and the state of its file.
+    index: Option<(Stamp, Arc<Index>)>,
+    /// Configurations by the digest of the manifest: they never change.
+    configs: HashMap<Digest, ImageConfig>,
 }
 
 impl ImageStore {
@@ -40,121 +41,135 @@ impl ImageStore {
     /// Refuses a directory of another user, one that others can enter, and one on a file system mounted
     /// noexec, where no worker could start.
     pub fn open(dir: &Path) -> Result<Self, ImageError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(ImageError::io("create", dir))?;
-        let dir = dir.canonicalize().map_err(ImageError::io("resolve", dir))?;
-        let found = fs::metadata(&dir).map_err(ImageError::io("stat", &dir))?;
-        let refuse = |what: String, remedy| ImageError::Store { path: dir.clone(), what, remedy };
-        if found.uid() != nix::unistd::geteuid().as_raw() {
-            let what = format!("belongs to uid {}, not to this user", found.uid());
-            return Err(refuse(what, "name a directory of your own"));
-        }
-        if found.mode() & 0o077 != 0 {
-            let what =
-                format!("has mode {:04o}; others could change images", found.mode() & 0o7777);
-            return Err(refuse(what, "make it private: chmod 700"));
-        }
-        let flags = statvfs(&dir).map_err(|e| ImageError::io("stat", &dir)(e.into()))?.flags();
-        if flags.contains(FsFlags::ST_NOEXEC) {
-            let what = "is on a file system mounted noexec".to_owned();
-            return Err(refuse(what, "name a store directory on a file system that allows exec"));
-        }
-        let store = Self { dir, builtin: Mutex::new(None) };
-        store.sweep();
+        let store = Self { dirs: Directories::open(dir)?, known: Mutex::default() };
+        store.dirs.sweep();
         Ok(store)
-    }
-
-    /// Removes what a process that died while publishing has left. Best effort: what another process is
-    /// just writing is younger, and what cannot be removed only takes room.
-    fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(self.dir.join("staging")) else { return };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            let age = fs::symlink_metadata(&path).and_then(|found| found.modified());
-            if age.is_ok_and(|then| then.elapsed().is_ok_and(|age| age > LEFT_OVER)) {
-                let _ = remove(&path);
-            }
-        }
     }
 
     /// Finds the image that `reference` names. Never pulls; the built-in image is written on first use.
     pub fn resolve(&self, reference: &str) -> Result<Image, ImageError> {
-        if !builtin::is_builtin(reference) {
-            return Err(ImageError::Absent(reference.to_owned()));
+        let parsed: Reference = reference.parse()?;
+        if builtin::is_builtin(&parsed) {
+            return self.resolve_builtin(reference);
         }
-        let mut known = self.builtin.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let image = match known.as_ref() {
-            Some(image) if image.rootfs.is_dir() => image.clone(),
-            _ => self.publish_builtin()?,
-        };
-        *known = Some(image.clone());
-        Ok(Image { reference: reference.to_owned(), ..image })
+        let absent = || ImageError::Absent(reference.to_owned());
+        let index = self.index()?;
+        let named = index.find(&parsed).ok_or_else(absent)?;
+        let config = self.config(named, reference)?;
+        let rootfs = self.dirs.root(&named.digest);
+        let lease = Lock::of_directory(&rootfs, Hold::Shared)?.ok_or_else(absent)?;
+        Ok(Image {
+            reference: reference.to_owned(),
+            digest: named.digest.to_string(),
+            rootfs,
+            config,
+            size: named.size,
+            _lease: Some(Arc::new(lease)),
+        })
     }
 
-    fn publish_builtin(&self) -> Result<Image, ImageError> {
-        let digest = builtin::builtin_digest();
-        let roots = self.directory("roots")?;
-        let rootfs = roots.join(digest.trim_start_matches("sha256:"));
-        // Asked before the check: what another process publishes meanwhile is not damaged.
-        let existed = fs::symlink_metadata(&rootfs).is_ok();
-        if !builtin::intact(&rootfs) {
-            if existed {
-                discard(&rootfs, &self.directory("staging")?)?;
-            }
-            self.publish(&rootfs)?;
+    fn resolve_builtin(&self, reference: &str) -> Result<Image, ImageError> {
+        let digest = builtin::digest();
+        let rootfs = self.dirs.root(&digest);
+        let mut lease = Lock::of_directory(&rootfs, Hold::Shared)?;
+        if !self.known().builtin || lease.is_none() {
+            // Only one thread of this process checks and repairs.
+            let mut known = self.known();
+            self.publish_builtin(&rootfs)?;
+            known.builtin = true;
+            lease = Lock::of_directory(&rootfs, Hold::Shared)?;
         }
+        let lease = lease.ok_or_else(|| ImageError::Absent(reference.to_owned()))?;
         Ok(Image {
-            reference: builtin::BUILTIN.to_owned(),
-            digest: digest.to_owned(),
+            reference: reference.to_owned(),
+            digest: digest.to_string(),
             rootfs,
             config: builtin::config(),
+            size: builtin::size(),
+            _lease: Some(Arc::new(lease)),
         })
     }
 
     /// Writes the built-in root beside its place and renames it there, so that a crash or a second
     /// process never shows half of it.
-    fn publish(&self, rootfs: &Path) -> Result<(), ImageError> {
-        let staging = unused(&self.directory("staging")?)?;
-        fs::create_dir(&staging).map_err(ImageError::io("create", &staging))?;
-        let written = builtin::unpack(&staging).and_then(|()| {
-            seal(&staging)?;
-            sync(&staging)?;
-            fs::rename(&staging, rootfs).map_err(ImageError::io("publish", rootfs))?;
-            sync(&self.directory("roots")?)
-        });
-        if written.is_err() {
-            let _ = remove(&staging);
-            // Another process may have published the same image meanwhile.
-            if builtin::intact(rootfs) {
-                return Ok(());
-            }
+    fn publish_builtin(&self, rootfs: &Path) -> Result<(), ImageError> {
+        // Asked before the check: what another process publishes meanwhile is not damaged.
+        let existed = fs::symlink_metadata(rootfs).is_ok();
+        if builtin::intact(rootfs) {
+            return Ok(());
         }
-        written
+        if existed && let Some(aside) = self.dirs.put_aside(rootfs)? {
+            remove::tree(&aside)?;
+        }
+        let staging = self.dirs.stage()?;
+        let root = staging.directory("root")?;
+        let roots = Directories::made(self.dirs.roots())?;
+        let written = builtin::unpack(&root).and_then(|()| {
+            seal(&root)?;
+            lock::sync(&root)?;
+            fs::rename(&root, rootfs).map_err(ImageError::io("publish", rootfs))?;
+            lock::sync(&roots)
+        });
+        // Another process may have published the same image meanwhile.
+        if written.is_err() && builtin::intact(rootfs) { Ok(()) } else { written }
     }
 
-    fn directory(&self, name: &str) -> Result<PathBuf, ImageError> {
-        let path = self.dir.join(name);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path)
-            .map_err(ImageError::io("create", &path))?;
-        Ok(path)
+    /// The index as it is now.
+    pub(crate) fn index(&self) -> Result<Arc<Index>, ImageError> {
+        let stamp = Index::stamp(&self.dirs.store);
+        let mut known = self.known();
+        if let (Some(stamp), Some((read, index))) = (stamp, &known.index)
+            && stamp == *read
+        {
+            return Ok(Arc::clone(index));
+        }
+        let index = Arc::new(Index::read(&self.dirs.store)?);
+        known.index = stamp.map(|stamp| (stamp, Arc::clone(&index)));
+        Ok(index)
     }
-}
 
-/// A name below `dir` that nothing else uses.
-fn unused(dir: &Path) -> Result<PathBuf, ImageError> {
-    let random = getrandom::u64()
-        .map_err(|e| ImageError::io("draw a random name in", dir)(std::io::Error::other(e)))?;
-    Ok(dir.join(format!("{random:016x}")))
-}
+    /// The configuration of an image, by the digests from its name on.
+    fn config(&self, named: &Named, reference: &str) -> Result<ImageConfig, ImageError> {
+        if let Some(config) = self.known().configs.get(&named.digest) {
+            return Ok(config.clone());
+        }
+        let (_, configuration) = self.documents(named)?;
+        let config = ImageConfig::of(&configuration)
+            .map_err(|what| ImageError::Config { image: reference.to_owned(), what })?;
+        self.known().configs.insert(named.digest.clone(), config.clone());
+        Ok(config)
+    }
 
-/// Waits until a directory's names are on disk.
-fn sync(dir: &Path) -> Result<(), ImageError> {
-    fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(ImageError::io("sync", dir))
+    /// Manifest and configuration of an image, verified.
+    pub(crate) fn documents(
+        &self,
+        named: &Named,
+    ) -> Result<(ImageManifest, ImageConfiguration), ImageError> {
+        let image = named.reference.to_string();
+        let broken = |what: String| ImageError::Config { image: image.clone(), what };
+        let manifest = self.document(&named.digest)?;
+        let manifest: ImageManifest = serde_json::from_slice(&manifest)
+            .map_err(|error| broken(format!("its manifest is not understood: {error}")))?;
+        let digest = manifest.config().digest().to_string().parse().map_err(broken)?;
+        let configuration = serde_json::from_slice(&self.document(&digest)?)
+            .map_err(|error| broken(format!("its configuration is not understood: {error}")))?;
+        Ok((manifest, configuration))
+    }
+
+    /// A small blob of the store, verified.
+    pub(crate) fn document(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
+        let path = self.dirs.blob(digest);
+        let bytes = fs::read(&path).map_err(ImageError::io("read", &path))?;
+        let found = Digest::of(&bytes);
+        if found == *digest {
+            return Ok(bytes);
+        }
+        Err(ImageError::mismatch(path.display().to_string(), digest, &found))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Makes the mount points unwritable; the root itself stays the owner's until it has been renamed,
@@ -168,38 +183,6 @@ fn seal(root: &Path) -> Result<(), ImageError> {
         }
     }
     Ok(())
-}
-
-/// Moves a damaged root out of the way, so that its name is never half a root, and removes it; absent
-/// is success.
-fn discard(rootfs: &Path, staging: &Path) -> Result<(), ImageError> {
-    let aside = unused(staging)?;
-    match fs::rename(rootfs, &aside) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(ImageError::io("move aside", rootfs)(e)),
-        Ok(()) => remove(&aside),
-    }
-}
-
-/// Removes a tree of the store. The owner's write permission may be missing on directories.
-fn remove(root: &Path) -> Result<(), ImageError> {
-    let failed = ImageError::io("remove", root);
-    // A link may stand there; what it leads to is none of ours.
-    let found = match fs::symlink_metadata(root) {
-        Ok(found) => found,
-        Err(error) => return Err(failed(error)),
-    };
-    if !found.is_dir() {
-        return fs::remove_file(root).map_err(failed);
-    }
-    if let Ok(entries) = fs::read_dir(root) {
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
-                let _ = fs::set_permissions(&path, Permissions::from_mode(0o700));
-            }
-        }
-    }
-    fs::remove_dir_all(root).map_err(ImageError::io("remove", root))
 }
 
 #[cfg(test)]
@@ -223,13 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_image_is_refused_with_a_remedy() {
+    fn an_absent_image_is_refused_with_the_commands_that_bring_it() {
         let (_dir, store) = store();
-        let error = store.resolve("busybox").expect_err("not there");
+        let error = store.resolve("busybox:1").expect_err("not there");
         assert_eq!(error.code(), "image-absent");
-        assert!(
-            error.to_string().contains("busybox") && error.remedy().contains("turnjail-worker")
-        );
+        assert!(error.to_string().contains("busybox:1"));
+        assert!(error.remedy().contains("`turnjail image pull busybox:1`"), "{}", error.remedy());
     }
 
     #[test]
@@ -246,30 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_left_is_swept_and_what_is_young_is_not() {
-        let (dir, _store) = store();
+    fn what_a_dead_process_left_is_swept_and_what_is_being_made_is_not() {
+        let (dir, store) = store();
         let staging = dir.path().join("staging");
-        for name in ["old", "young"] {
-            fs::create_dir_all(staging.join(name).join("workspace")).expect("directories");
-        }
-        let then = std::time::SystemTime::now() - 2 * LEFT_OVER;
-        fs::File::open(staging.join("old")).and_then(|f| f.set_modified(then)).expect("aged");
+        let alive = store.dirs.stage().expect("a place");
+        fs::create_dir_all(staging.join("dead/workspace")).expect("directories");
+        fs::write(staging.join("file"), b"").expect("a file");
         ImageStore::open(dir.path()).expect("reopen");
-        assert!(!staging.join("old").exists() && staging.join("young").exists());
-    }
-
-    #[test]
-    fn a_link_in_staging_is_removed_and_not_what_it_leads_to() {
-        let (dir, _store) = store();
-        let outside = tempfile::tempdir().expect("a temporary directory");
-        let sub = outside.path().join("sub");
-        fs::create_dir(&sub).expect("a directory");
-        fs::set_permissions(&sub, Permissions::from_mode(0o755)).expect("chmod");
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(outside.path(), &link).expect("a link");
-        remove(&link).expect("removed");
-        assert!(fs::symlink_metadata(&link).is_err());
-        assert_eq!(fs::metadata(&sub).expect("kept").mode() & 0o777, 0o755);
+        assert!(!staging.join("dead").exists() && !staging.join("file").exists());
+        assert!(alive.path().is_dir());
+        drop(alive);
+        assert_eq!(fs::read_dir(&staging).expect("staging").count(), 0);
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub const WORKSPACE_PATH: &str = "/workspace";
 pub const CHANNEL_PATH: &str = "/channel";
 /// The directory of the broker's socket in the jail.
 pub const BROKER_DIR: &str = "/broker";
+/// The directories that a jail mounts over. An image must have them, since its root is read-only.
+pub const MOUNT_POINTS: [&str; 6] =
+    [BROKER_DIR, CHANNEL_PATH, "/dev", "/proc", "/tmp", WORKSPACE_PATH];
 /// The broker's socket in the jail.
 pub const BROKER_SOCKET: &str = "/broker/broker.sock";
 
