@@ -137,7 +137,7 @@ impl ImageError {
                 "get the image from a source you trust, or have it built without this".to_owned()
             }
             Self::Limit { setting, .. } => {
-                format!("raise images.{setting} if you trust the image; nothing of it was kept")
+                format!("raise import.{setting} if you trust the image; nothing of it was kept")
             }
             Self::Mismatch { .. } => "the content is damaged or forged: get it again".to_owned(),
             Self::Platform { .. } => "name a platform that it has with --platform".to_owned(),

@@ -24,6 +24,13 @@ pub struct Image {
 }
 
 impl Image {
+    /// A root filesystem that is no store's, for embedders who bring their own: nothing is verified, the
+    /// digest is empty, and nobody keeps it from being removed.
+    pub fn outside_a_store(reference: &str, rootfs: PathBuf, config: ImageConfig) -> Self {
+        let reference = reference.to_owned();
+        Self { reference, digest: String::new(), rootfs, config, size: 0, _lease: None }
+    }
+
     /// What every driver wants of an image before it starts it: something to start, for this machine.
     pub fn check_runnable(&self) -> Result<(), ImageError> {
         let refuse = |what: String| Err(ImageError::Config { image: self.reference.clone(), what });
