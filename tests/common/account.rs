@@ -19,6 +19,7 @@ pub(crate) fn leave_root() {
         return;
     }
     let (uid, gid) = ordinary();
+    crate::general::give_cache(uid, gid);
     setgroups(&[]).expect("root can clear its groups");
     setgid(Gid::from_raw(gid)).expect("root can change its group");
     setuid(Uid::from_raw(uid)).expect("root can change its user");

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::general::General;
 use crate::{engine, jails};
 
 /// Something that a test needs of the machine.
@@ -20,6 +21,8 @@ pub enum Fact {
     Docker,
     /// The program podman, and user ids for `--userns=keep-id`.
     Podman,
+    /// The programs of a general image.
+    Image(General),
     /// The program bwrap, and leave to make its namespaces.
     Bubblewrap,
 }
@@ -34,6 +37,7 @@ impl Fact {
             Self::Script => "script",
             Self::Docker => "docker",
             Self::Podman => "podman",
+            Self::Image(_) => "general-images",
             Self::Bubblewrap => "bubblewrap",
         }
     }
@@ -59,6 +63,7 @@ impl Fact {
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
             Self::Docker => engine::missing(),
             Self::Podman => podman(),
+            Self::Image(image) => image.missing(),
             Self::Bubblewrap => {
                 failing("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "/bin/true"])
             }

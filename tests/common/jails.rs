@@ -1,6 +1,6 @@
 //! Jails for tests: the probe, or any static program, in the place of the worker.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,13 @@ pub fn private_dir() -> TempDir {
     let dir = tempfile::Builder::new().prefix("turnjail-").tempdir_in(base).expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).expect("chmod");
     dir
+}
+
+/// A private directory that may be there already.
+pub(crate) fn make_private(path: &Path) {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).expect("a directory");
+    let mode = Permissions::from_mode(0o700);
+    fs::set_permissions(path, mode).expect("a directory of this user's");
 }
 
 fn make_dir(path: &Path) {

@@ -7,10 +7,13 @@
 mod account;
 pub mod acts;
 pub mod archive;
+pub mod compare;
 pub mod engine;
 mod facts;
+pub mod general;
 pub mod jails;
 mod program;
+mod roots;
 pub mod script;
 pub mod vectors;
 

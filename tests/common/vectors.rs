@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::script::{Response, Stage};
+use crate::script::Response;
 
 const WORKER: &[u8] = include_bytes!("../vectors/worker.tar.gz");
 
@@ -50,9 +51,9 @@ pub fn answers(vector: &Value) -> Vec<Response> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn lay_out(vector: &Value, stage: &Stage) -> std::io::Result<()> {
+pub fn lay_out(vector: &Value, workspace: &Path) -> std::io::Result<()> {
     for (name, content) in files(vector, "workspace_before") {
-        std::fs::write(stage.workspace().join(name), content)?;
+        std::fs::write(workspace.join(name), content)?;
     }
     Ok(())
 }

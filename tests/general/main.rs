@@ -1,17 +1,21 @@
 //! Programs that were not written for a jail run unmodified in the general profile.
 
+mod images;
 mod loopback;
 mod places;
 mod rules;
+mod seeds;
 mod signals;
+mod typescript;
 mod walls;
 
 use std::process::ExitCode;
 
-use turnjail_tests::{Test, harness};
+use turnjail_tests::general::General::{Bun, Busybox, Coreutils, Esbuild, Node, Python};
+use turnjail_tests::{Fact, Test, harness};
 
 fn main() -> ExitCode {
-    harness(&[
+    let mut tests = vec![
         Test::new("an_init_reports_exit_codes_and_signals", places::endings),
         Test::new("proc_and_dev_are_the_jails_own", places::places),
         Test::new("links_at_mount_points_stop_the_start", places::traps),
@@ -28,5 +32,40 @@ fn main() -> ExitCode {
         Test::new("a_loopback_is_in_the_receipt", rules::loopback),
         Test::new("limits_of_memory_are_those_that_are_set", rules::memory),
         Test::new("settings_that_cannot_be_had_are_refused_at_the_start", rules::refused),
-    ])
+        Test::with(
+            "busybox_works_unmodified",
+            &[Fact::Jail, Fact::Image(Busybox)],
+            images::busybox,
+        ),
+        Test::with(
+            "coreutils_work_unmodified",
+            &[Fact::Jail, Fact::Image(Coreutils)],
+            images::coreutils,
+        ),
+        Test::with("python_works_unmodified", &[Fact::Jail, Fact::Image(Python)], images::python),
+        Test::with("node_works_unmodified", &[Fact::Jail, Fact::Image(Node)], images::node),
+        Test::with("bun_works_unmodified", &[Fact::Jail, Fact::Image(Bun)], images::bun),
+        Test::with(
+            "a_static_go_program_works_unmodified",
+            &[Fact::Jail, Fact::Image(Esbuild)],
+            images::go,
+        ),
+        Test::with(
+            "a_fork_bomb_is_held_and_ends",
+            &[Fact::Jail, Fact::Image(Busybox)],
+            images::fork_bomb,
+        ),
+        Test::with(
+            "a_program_handles_its_stop_signal",
+            &[Fact::Jail, Fact::Image(Python)],
+            images::stop_signal,
+        ),
+    ];
+    let typescript = "the_typescript_worker_under_bun_passes_every_vector";
+    let needs = &[Fact::Jail, Fact::Image(Bun)];
+    match seeds::worker() {
+        Ok(_) => tests.push(Test::with(typescript, needs, typescript::every_vector)),
+        Err(why) => eprintln!("skipped: {typescript} (needs its published text: {why})"),
+    }
+    harness(&tests)
 }
