@@ -12,7 +12,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::io::{AsyncReadExt as _, Interest};
 use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
@@ -54,6 +54,7 @@ impl Default for ClientOptions {
 pub struct Client {
     connection: Arc<Connection>,
     facts: Facts,
+    keeper: Pid,
     way: Way,
     _closing: DropGuard,
 }
@@ -118,7 +119,7 @@ impl Client {
 
     /// Starts a warden. Must be called within a tokio runtime.
     pub async fn start_with(options: ClientOptions) -> Result<Self, StartError> {
-        let socket = process::start()?;
+        let (socket, keeper) = process::start()?;
         let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::from(socket))
             .map_err(|e| host_error("watch a socket", &e))?;
         let jails = Mutex::new(Some(HashMap::new()));
@@ -140,12 +141,18 @@ impl Client {
             .map_err(|e| host_error("write to the warden", &e))?;
         let closing = CancellationToken::new();
         tokio::spawn(Arc::clone(&connection).dispatch(closing.clone()));
-        Ok(Self { connection, facts, way: options.way, _closing: closing.drop_guard() })
+        Ok(Self { connection, facts, keeper, way: options.way, _closing: closing.drop_guard() })
     }
 
     /// What the warden found out about this kernel.
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// The process that keeps the warden: a child of this one, which ends when nothing of any jail is
+    /// left.
+    pub fn keeper(&self) -> Pid {
+        self.keeper
     }
 
     /// Whether the warden still answers.

@@ -105,6 +105,33 @@ impl JailDriver {
         self.current().client().facts().clone()
     }
 
+    /// The process id of the warden's keeper: once this process has ended, nothing of its jails is left
+    /// when that one has ended, too.
+    pub fn keeper(&self) -> i32 {
+        self.current().client().keeper().as_raw_nonzero().get()
+    }
+
+    /// Runs the program of an image as a turn's worker is run, and tells how it ended whatever it wrote.
+    pub async fn run_program(
+        &self,
+        spec: &ContainerSpec,
+        input: &[u8],
+        cancel: &CancellationToken,
+        progress: &dyn Progress,
+    ) -> Result<(Ended, Receipt), DriverError> {
+        spec.check()?;
+        check_ids(spec)?;
+        let image = self.store.resolve(&spec.image).map_err(image_error)?;
+        let isolation = self.images.isolation(&spec.image, &image.config)?;
+        let warden = self.proved(isolation).await?;
+        let client = warden.client();
+        let jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
+        let ended = run(client, &jail, input, cancel, || progress.started()).await?;
+        let record = receipt::receipt(spec, &image, isolation, client.facts(), LANDLOCK, &ended);
+        progress.ended(&record);
+        Ok((ended, record))
+    }
+
     fn current(&self) -> Arc<Proved> {
         Arc::clone(&self.warden.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -244,16 +271,7 @@ impl ContainerDriver for JailDriver {
         cancel: &CancellationToken,
         progress: &dyn Progress,
     ) -> Result<Outcome, DriverError> {
-        spec.check()?;
-        check_ids(spec)?;
-        let image = self.store.resolve(&spec.image).map_err(image_error)?;
-        let isolation = self.images.isolation(&spec.image, &image.config)?;
-        let warden = self.proved(isolation).await?;
-        let client = warden.client();
-        let jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
-        let ended = run(client, &jail, turn, cancel, || progress.started()).await?;
-        let record = receipt::receipt(spec, &image, isolation, client.facts(), LANDLOCK, &ended);
-        progress.ended(&record);
+        let (ended, record) = self.run_program(spec, turn, cancel, progress).await?;
         outcome(ended, record)
     }
 

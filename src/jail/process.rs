@@ -12,16 +12,18 @@ use std::process::{Command, Stdio};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::Pid;
 
 use crate::StartError;
 
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/warden"));
 
-/// Starts the warden and gives back the host's end of its socket, in non-blocking mode.
+/// Starts the warden and gives back the host's end of its socket, in non-blocking mode, and the number of
+/// the started process.
 ///
 /// The started process only keeps the warden proper, which ends when that socket closes; a thread waits
 /// for it, so that it never stays behind as a zombie.
-pub(crate) fn start() -> Result<OwnedFd, StartError> {
+pub(crate) fn start() -> Result<(OwnedFd, Pid), StartError> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| StartError::host("make a socket pair", e))?;
@@ -40,12 +42,13 @@ pub(crate) fn start() -> Result<OwnedFd, StartError> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|e| StartError::execute(&e))?;
+    let pid = Pid::from_child(&keeper);
     std::thread::Builder::new()
         .name("turnjail-keeper".to_owned())
         .stack_size(64 * 1024)
         .spawn(move || keeper.wait())
         .map_err(|e| StartError::host("start a thread", errno(&e)))?;
-    Ok(ours)
+    Ok((ours, pid))
 }
 
 /// The program in a memfd that nobody can change any more.
