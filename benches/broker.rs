@@ -30,7 +30,7 @@ fn main() {
         Box::new(Direct::new(&url)),
         Box::new(Brokered::new(&url, scratch.path().join("broker.sock"))),
     ];
-    report(&side_by_side(&mut contenders, CALLS));
+    report("One model call", &side_by_side(&mut contenders, CALLS));
 }
 
 /// A request of the size that a turn's first call has.

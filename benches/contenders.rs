@@ -10,12 +10,46 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ExitReason, Limits};
-use turnjail_jail::client::Client;
+use turnjail_jail::client::{Client, ClientOptions};
 use turnjail_jail::{Isolation, JailSpec, Mount, Target, run};
 
 use crate::Contender;
 
-static PROGRAM: &[u8] = include_bytes!(env!("TURNJAIL_FLOOR"));
+static FLOOR: &[u8] = include_bytes!(env!("TURNJAIL_FLOOR"));
+static NOOP: &[u8] = include_bytes!(env!("TURNJAIL_NOOP"));
+
+/// A program that says `hi` and ends, static, of one C library or another. Its start is part of what is
+/// measured: glibc asks the processor for its features with an instruction that a virtual machine has to
+/// answer, 68 times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Noop {
+    /// With the system's static C library, as the floor is defined.
+    System,
+    /// With the C library of turnjail's static programs.
+    Musl,
+}
+
+impl Noop {
+    /// Those that could be built here.
+    pub fn all() -> Vec<Self> {
+        [Self::System, Self::Musl].into_iter().filter(|noop| !noop.program().is_empty()).collect()
+    }
+
+    /// Its name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "static no-op of the system's C library",
+            Self::Musl => "static no-op of musl",
+        }
+    }
+
+    fn program(self) -> &'static [u8] {
+        match self {
+            Self::System => NOOP,
+            Self::Musl => FLOOR,
+        }
+    }
+}
 
 /// The directories that every contender mounts, and the program that it starts.
 #[derive(Debug, Clone)]
@@ -24,8 +58,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// Lays out the directories below `directory`.
-    pub fn new(directory: &Path) -> Self {
+    /// Lays out the directories below `directory`, with `noop` to be started.
+    pub fn new(directory: &Path, noop: Noop) -> Self {
+        make_dir(directory);
         for name in ["root", "workspace", "run"] {
             make_dir(&directory.join(name));
         }
@@ -33,15 +68,19 @@ impl Place {
         for name in ["broker", "channel", "dev", "proc", "tmp", "workspace"] {
             make_dir(&root.join(name));
         }
-        let program = root.join("worker");
-        fs::write(&program, PROGRAM).expect("the program");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o555)).expect("chmod");
+        make_program(&root.join("worker"), noop.program());
+        make_program(&directory.join("measure"), FLOOR);
         Self { directory: directory.to_owned() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
+}
+
+fn make_program(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).expect("a program");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o555)).expect("chmod");
 }
 
 fn make_dir(path: &Path) {
@@ -59,7 +98,7 @@ impl Floor {
     /// Starts the measuring program.
     pub fn new(place: &Place) -> Self {
         let program = place.path("root/worker");
-        let mut child = Command::new(&program)
+        let mut child = Command::new(place.path("measure"))
             .arg(&program)
             .arg(place.path("floor"))
             .env_clear()
@@ -93,20 +132,35 @@ impl Drop for Floor {
     }
 }
 
-/// A sealed jail: request to reaped, seen by the host.
+/// What is measured of a jail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// From the request until nothing of it is left, as the host sees it.
+    Reaped,
+    /// From the request until the host knows that the program has been executed.
+    Executed,
+}
+
+/// A sealed jail.
 pub struct Jail {
+    name: &'static str,
     runtime: Runtime,
     client: Client,
     spec: JailSpec,
+    until: Until,
+    starts: u32,
+    prepared: u32,
 }
 
 impl Jail {
-    /// Starts a warden.
-    pub fn new(place: &Place) -> Self {
+    /// Starts a warden that keeps `pool` jails prepared.
+    pub fn new(name: &'static str, place: &Place, pool: u16, until: Until) -> Self {
         // One thread: with more, half of what is measured is one waking another.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let client = runtime.block_on(Client::start()).expect("a warden");
+        let client = runtime
+            .block_on(Client::start_with(ClientOptions { pool, ..ClientOptions::default() }));
+        let client = client.expect("a warden");
         let spec = JailSpec {
             rootfs: place.path("root"),
             command: vec!["/worker".to_owned(), "noop".to_owned()],
@@ -121,23 +175,34 @@ impl Jail {
             bounds: None,
             landlock: true,
         };
-        Self { runtime, client, spec }
+        Self { name, runtime, client, spec, until, starts: 0, prepared: 0 }
     }
 }
 
 impl Contender for Jail {
+    fn remark(&self) -> Option<String> {
+        Some(format!("{}: {} of {} from the pool", self.name, self.prepared, self.starts))
+    }
+
     fn name(&self) -> &'static str {
-        "turnjail"
+        self.name
     }
 
     fn start(&mut self) -> Duration {
         let never = CancellationToken::new();
         let start = Instant::now();
-        let ended = self.runtime.block_on(run(&self.client, &self.spec, b"", &never, || {}));
-        let time = start.elapsed();
+        let mut executed = Duration::ZERO;
+        let started = || executed = start.elapsed();
+        let ended = self.runtime.block_on(run(&self.client, &self.spec, b"", &never, started));
+        let reaped = start.elapsed();
         let ended = ended.expect("a jail");
         assert_eq!((ended.reason, &ended.stdout[..]), (ExitReason::Ok, &b"hi\n"[..]));
-        time
+        self.starts += 1;
+        self.prepared += u32::from(ended.timing.prepared);
+        match self.until {
+            Until::Reaped => reaped,
+            Until::Executed => executed,
+        }
     }
 }
 

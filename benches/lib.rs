@@ -7,7 +7,7 @@ pub mod contenders;
 mod scratch;
 pub mod upstream;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -19,6 +19,10 @@ pub trait Contender {
     fn name(&self) -> &'static str;
     /// One start; how long it took.
     fn start(&mut self) -> Duration;
+    /// What is to be said about its starts beside their time.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The times of one contender.
@@ -37,11 +41,25 @@ impl Times {
     }
 }
 
-/// Measures the contenders in turn, `rounds` times after a warm-up.
+/// Measures the contenders in turn, `rounds` times after a warm-up, one right after the other.
 pub fn side_by_side(contenders: &mut [Box<dyn Contender>], rounds: usize) -> Vec<Times> {
+    side_by_side_after(Duration::ZERO, contenders, rounds)
+}
+
+/// The same with a pause before each start, in which a pool fills up. The pause is spent busily: a
+/// processor that has slept is slow at first.
+pub fn side_by_side_after(
+    pause: Duration,
+    contenders: &mut [Box<dyn Contender>],
+    rounds: usize,
+) -> Vec<Times> {
     let mut all: Vec<Vec<Duration>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds + rounds / 10 {
         for (contender, times) in contenders.iter_mut().zip(&mut all) {
+            let paused = Instant::now();
+            while paused.elapsed() < pause {
+                std::hint::spin_loop();
+            }
             let time = contender.start();
             if round >= rounds / 10 {
                 times.push(time);
@@ -59,13 +77,13 @@ pub fn side_by_side(contenders: &mut [Box<dyn Contender>], rounds: usize) -> Vec
 }
 
 /// Prints the table with the ratio of each median to that of the first, and the same as JSON.
-pub fn report(times: &[Times]) {
+pub fn report(title: &str, times: &[Times]) {
     let ms = |time: Duration| time.as_secs_f64() * 1000.0;
     let floor = ms(times[0].quantile(0.5));
-    println!("{:<24} {:>10} {:>10} {:>9}", "", "median ms", "p95 ms", "x first");
+    println!("{title}\n{:<32} {:>10} {:>10} {:>9}", "", "median ms", "p95 ms", "x first");
     for times in times {
         let (median, p95) = (ms(times.quantile(0.5)), ms(times.quantile(0.95)));
-        println!("{:<24} {median:>10.3} {p95:>10.3} {:>9.2}", times.name, median / floor);
+        println!("{:<32} {median:>10.3} {p95:>10.3} {:>9.2}", times.name, median / floor);
     }
     let rows: Vec<Value> = times
         .iter()
@@ -74,5 +92,5 @@ pub fn report(times: &[Times]) {
             json!({"name": times.name, "median_ms": median, "p95_ms": p95, "ratio": median / floor})
         })
         .collect();
-    println!("{}", json!({ "starts": rows }));
+    println!("{}", json!({ "table": title, "starts": rows }));
 }

@@ -9,21 +9,49 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use criterion::Criterion;
-use turnjail_bench::contenders::{Bubblewrap, Floor, Jail, Place};
-use turnjail_bench::{Contender, Scratch, report, side_by_side};
+use turnjail_bench::contenders::{Bubblewrap, Floor, Jail, Noop, Place, Until};
+use turnjail_bench::{Contender, Scratch, report, side_by_side, side_by_side_after};
 
+/// How often each contender starts, unless `TURNJAIL_BENCH_ROUNDS` says otherwise.
 const ROUNDS: usize = 800;
+/// The size of the pool, where there is one.
+const POOL: u16 = 4;
+/// Long enough for a warden to see that it is idle and to make up for the jail that was taken.
+const PAUSE: Duration = Duration::from_millis(5);
 
 fn main() {
     let scratch = Scratch::new();
-    let place = Place::new(scratch.path());
-    let mut contenders: Vec<Box<dyn Contender>> =
-        vec![Box::new(Floor::new(&place)), Box::new(Jail::new(&place))];
-    if let Some(bubblewrap) = Bubblewrap::new(&place) {
+    let rounds = std::env::var("TURNJAIL_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let rounds = rounds.unwrap_or(ROUNDS);
+    let mut all = Vec::new();
+    for (noop, number) in Noop::all().into_iter().zip(0..) {
+        let place = Place::new(&scratch.path().join(format!("place-{number}")), noop);
+        let mut direct = contenders(&place, 0);
+        let title = format!("Back to back, {}", noop.name());
+        report(&title, &side_by_side(&mut direct, rounds));
+        let mut pooled = contenders(&place, POOL);
+        let title = format!("After a pause, with a pool of {POOL}, {}", noop.name());
+        report(&title, &side_by_side_after(PAUSE, &mut pooled, rounds));
+        for contender in &pooled {
+            contender.remark().into_iter().for_each(|remark| println!("{remark}"));
+        }
+        all = direct;
+    }
+    criterion(&mut all, scratch.dropped_root().then(|| scratch.path().join("criterion")));
+}
+
+/// The floor first: the others are compared with it.
+fn contenders(place: &Place, pool: u16) -> Vec<Box<dyn Contender>> {
+    let jail = |name, until| Box::new(Jail::new(name, place, pool, until));
+    let mut contenders: Vec<Box<dyn Contender>> = vec![
+        Box::new(Floor::new(place)),
+        jail("turnjail", Until::Reaped),
+        jail("turnjail, request to exec", Until::Executed),
+    ];
+    if let Some(bubblewrap) = Bubblewrap::new(place) {
         contenders.push(Box::new(bubblewrap));
     }
-    report(&side_by_side(&mut contenders, ROUNDS));
-    criterion(&mut contenders, scratch.dropped_root().then(|| scratch.path().join("criterion")));
+    contenders
 }
 
 fn criterion(contenders: &mut [Box<dyn Contender>], output: Option<PathBuf>) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use turnjail_bench::contenders::{Floor, Place};
+use turnjail_bench::contenders::{Floor, Noop, Place};
 use turnjail_bench::{Contender, Scratch, report, side_by_side, upstream};
 use turnjail_broker::{BrokerSettings, Credential};
 use turnjail_jail::{JailDriver, JailOptions};
@@ -19,10 +19,10 @@ const BURST: usize = 1_024;
 
 fn main() {
     let scratch = Scratch::new();
-    let place = Place::new(scratch.path());
+    let place = Place::new(scratch.path(), Noop::Musl);
     let mut contenders: Vec<Box<dyn Contender>> =
         vec![Box::new(Floor::new(&place)), Box::new(Turns::new(&scratch))];
-    report(&side_by_side(&mut contenders, TURNS));
+    report("A whole turn", &side_by_side(&mut contenders, TURNS));
     burst(&Turns::new(&scratch), contenders[0].as_mut());
 }
 

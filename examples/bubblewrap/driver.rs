@@ -214,7 +214,7 @@ fn receipt(
             unlimited("processes", spec.limits.pids.to_string()),
         ],
         exit,
-        timing: Timing { start_us: micros(start), run_us: micros(run) },
+        timing: Timing { start_us: micros(start), run_us: micros(run), prepared: false },
         usage: Usage::default(),
     }
 }

@@ -92,7 +92,7 @@ impl DockerDriver {
                 "try again",
             )
         })?;
-        Ok((finished, Timing { start_us, run_us: micros(running) }))
+        Ok((finished, Timing { start_us, run_us: micros(running), prepared: false }))
     }
 
     /// What the engine remembers of a container since a time; none when it does not answer.

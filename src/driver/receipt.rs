@@ -94,6 +94,8 @@ pub struct Timing {
     pub start_us: u64,
     /// From then until nothing of it was left.
     pub run_us: u64,
+    /// Whether the sealed place had been prepared before the request.
+    pub prepared: bool,
 }
 
 /// What a run used.

@@ -7,6 +7,7 @@ use turnjail_driver::Limits;
 use turnjail_images::Image;
 use turnjail_warden::canary::Attempt;
 use turnjail_warden::seccomp::Profile;
+use turnjail_warden::wire::Way;
 
 use crate::client::Client;
 use crate::plan::JailSpec;
@@ -36,8 +37,10 @@ pub(crate) async fn prove_profile(
         bounds: None,
         landlock: true,
     };
-    for &attempt in attempts(isolation) {
-        prove(client, &spec, attempt).await?;
+    for &way in ways(isolation) {
+        for &attempt in attempts(isolation) {
+            prove_by(way, client, &spec, attempt).await?;
+        }
     }
     Ok(())
 }
@@ -51,10 +54,28 @@ pub fn attempts(isolation: Isolation) -> &'static [Attempt] {
     }
 }
 
+/// Every way in which such a jail may come about.
+fn ways(isolation: Isolation) -> &'static [Way] {
+    match isolation.profile {
+        Profile::Sealed => &[Way::Direct, Way::Prepared],
+        Profile::General => &[Way::Direct],
+    }
+}
+
 /// Tries one act in a jail for `spec`; an error when it is not refused.
 pub async fn prove(client: &Client, spec: &JailSpec, attempt: Attempt) -> Result<(), StartError> {
+    prove_by(Way::Any, client, spec, attempt).await
+}
+
+async fn prove_by(
+    way: Way,
+    client: &Client,
+    spec: &JailSpec,
+    attempt: Attempt,
+) -> Result<(), StartError> {
     let mut plan = spec.plan()?;
     plan.attempt = Some(attempt);
+    plan.way = way;
     let mut jail = client.jail(plan, nothing()?).await?;
     jail.ready().await?;
     let status = jail.ended().await?.status;

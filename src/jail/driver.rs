@@ -13,7 +13,7 @@ use turnjail_images::{BUILTIN, ImageError, ImageStore};
 use turnjail_protocol::{Reply, WorkerCode};
 use turnjail_warden::wire::Facts;
 
-use crate::client::Client;
+use crate::client::{Client, ClientOptions};
 use crate::plan::JailSpec;
 use crate::proof::Proved;
 use crate::run::{Ended, run};
@@ -51,6 +51,10 @@ pub struct JailOptions {
     pub groups: Policy,
     /// What is set for single images.
     pub images: ImagePolicies,
+    /// How many jails of the image last used are prepared ahead of need, at most
+    /// [`MAX_POOL`](crate::client::MAX_POOL); 0 for none. Only sealed jails without a cgroup of their own
+    /// can be.
+    pub pool: u16,
     /// Where the passes of canaries are kept for the next process of this user; none runs every canary.
     /// For commands that run one turn: a pass is valid for this boot, program file and kernel.
     pub passes: Option<PathBuf>,
@@ -61,7 +65,8 @@ impl JailOptions {
     pub fn new(store: PathBuf) -> Self {
         let policy = Policy::BestEffort;
         let images = ImagePolicies::default();
-        Self { store, landlock: policy, limits: policy, groups: policy, images, passes: None }
+        let pool = ClientOptions::default().pool;
+        Self { store, landlock: policy, limits: policy, groups: policy, images, pool, passes: None }
     }
 }
 
@@ -71,6 +76,7 @@ pub struct JailDriver {
     store: ImageStore,
     images: ImagePolicies,
     passes: Option<PathBuf>,
+    pool: ClientOptions,
     /// The running warden; replaced when it has died.
     warden: Mutex<Arc<Proved>>,
     /// One at a time starts a new warden.
@@ -85,7 +91,8 @@ impl JailDriver {
     pub async fn start(options: JailOptions) -> Result<Self, DriverError> {
         check_process(&options)?;
         let store = ImageStore::open(&options.store).map_err(image_error)?;
-        let client = Client::start().await?;
+        let pool = ClientOptions { pool: options.pool, ..ClientOptions::default() };
+        let client = Client::start_with(pool).await?;
         check_facts(&options, client.facts())?;
         let image = store.resolve(BUILTIN).map_err(image_error)?;
         let warden = Proved::new(client, image, options.passes.as_deref()).await?;
@@ -94,6 +101,7 @@ impl JailDriver {
             store,
             images: options.images,
             passes: options.passes,
+            pool,
             warden: Mutex::new(Arc::new(warden)),
             restarting: tokio::sync::Mutex::new(()),
             breach: OnceLock::new(),
@@ -149,7 +157,8 @@ impl JailDriver {
         }
         tracing::warn!("the warden has died; starting another");
         let image = self.store.resolve(BUILTIN).map_err(image_error)?;
-        let fresh = Proved::new(Client::start().await?, image, self.passes.as_deref()).await;
+        let fresh =
+            Proved::new(Client::start_with(self.pool).await?, image, self.passes.as_deref()).await;
         let warden = Arc::new(fresh.map_err(|error| self.note(error))?);
         *self.warden.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&warden);
         Ok(warden)

@@ -1,5 +1,7 @@
 //! What was in force around a worker, in words: only what the warden did or the kernel confirmed.
 
+use std::fmt::Write as _;
+
 use turnjail_driver::{ContainerSpec, Limit, Receipt, Usage, Wall, WallState};
 use turnjail_images::Image;
 use turnjail_protocol::limits::{STDERR_BYTES, STDOUT_BYTES};
@@ -10,6 +12,8 @@ use turnjail_warden::wire::{Facts, Failure};
 use crate::Isolation;
 use crate::plan::{FILE_BYTES, MIB, OPEN_FILES, TMP_BYTES, cpu_seconds};
 use crate::run::Ended;
+
+const SYSTEM_CALLS: &str = "system calls";
 
 /// The walls of a jail. One in which one of the enforced ones could not be built was never started; what
 /// a kernel does not have, or a profile does not build, is told apart here.
@@ -85,7 +89,7 @@ fn system_calls(facts: &Facts, isolation: Isolation) -> Wall {
         Isolation { loopback: true, .. } => &facts.loopback_filter,
     };
     let profile = isolation.profile;
-    enforced("system calls", &format!("seccomp, {profile} list, filter sha256:{filter:.12}"))
+    enforced(SYSTEM_CALLS, &format!("seccomp, {profile} list, filter sha256:{filter:.12}"))
 }
 
 fn executable_memory(facts: &Facts, profile: Profile) -> Wall {
@@ -166,6 +170,18 @@ pub(crate) fn limits(spec: &ContainerSpec, isolation: Isolation) -> Vec<Limit> {
     ]
 }
 
+/// The walls of a jail that ran: one that was prepared has its filter in two stages.
+fn walls_of(facts: &Facts, isolation: Isolation, landlock: bool, ended: &Ended) -> Vec<Wall> {
+    let mut walls = walls(facts, isolation, landlock, &ended.missing);
+    if ended.timing.prepared
+        && let Some(wall) = walls.iter_mut().find(|wall| wall.name == SYSTEM_CALLS)
+    {
+        let [first, second] = &facts.sealed_stages;
+        let _ = write!(wall.by, ", in two stages sha256:{first:.12} and sha256:{second:.12}");
+    }
+    walls
+}
+
 /// The record of a run.
 pub(crate) fn receipt(
     spec: &ContainerSpec,
@@ -181,7 +197,7 @@ pub(crate) fn receipt(
         image_digest: Some(image.digest.clone()),
         profile: Some(isolation.profile.as_str()),
         loopback: Some(isolation.loopback),
-        walls: walls(facts, isolation, landlock, &ended.missing),
+        walls: walls_of(facts, isolation, landlock, ended),
         limits: limits(spec, isolation),
         exit: ended.reason,
         timing: ended.timing,

@@ -57,13 +57,14 @@ pub async fn run(
     let start_us = micros(asked);
     let running = Instant::now();
     let missing = jail.missing().to_vec();
+    let prepared = jail.prepared();
     let attended = attend(jail, streams, input, cancel).await?;
     Ok(Ended {
         reason: reason(&attended, &spec.limits),
         exit: attended.exit,
         stdout: attended.stdout,
         stderr: attended.stderr,
-        timing: Timing { start_us, run_us: micros(running) },
+        timing: Timing { start_us, run_us: micros(running), prepared },
         missing,
     })
 }

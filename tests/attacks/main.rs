@@ -19,7 +19,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use turnjail_tests::harness;
+use turnjail_tests::harness_both_ways;
 
 fn main() -> ExitCode {
     let lists = [
@@ -30,5 +30,5 @@ fn main() -> ExitCode {
         marks::TESTS,
         resources::TESTS,
     ];
-    harness(&lists.concat())
+    harness_both_ways(&lists.concat())
 }

@@ -11,6 +11,8 @@ use turnjail_driver::Limits;
 use turnjail_jail::client::Client;
 use turnjail_jail::{Ended, JailSpec, Mount, Profile, StartError, Target};
 
+use crate::ways;
+
 /// A warden, a root filesystem with the probe as its program, and the directories of a turn.
 pub struct Bench {
     /// Everything is below this directory, which goes with the value.
@@ -23,7 +25,7 @@ impl Bench {
     /// Starts a warden and lays out the directories.
     pub fn new() -> Self {
         let runtime = Runtime::new().expect("a runtime");
-        let client = runtime.block_on(Client::start()).expect("a warden");
+        let client = runtime.block_on(Client::start_with(ways::options())).expect("a warden");
         let dir = private_dir();
         for name in ["workspace", "channel", "run"] {
             make_dir(&dir.path().join(name));

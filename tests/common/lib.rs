@@ -16,10 +16,12 @@ mod program;
 mod roots;
 pub mod script;
 pub mod vectors;
+pub mod ways;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use turnjail_warden::wire::Way;
 
 pub use account::ordinary;
 pub use facts::Fact;
@@ -47,21 +49,22 @@ impl Test {
 
     /// The trial for the harness. One that cannot run here is ignored, so counted, and says why; where
     /// `TURNJAIL_REQUIRE` names what is missing, it fails instead.
-    fn trial(&self) -> Trial {
-        let check = self.check;
+    fn trial(&self, name: &str, way: Way) -> Trial {
+        let act = self.check;
+        let check = move || ways::by(way, act);
         let missing = self.needs.iter().find_map(|fact| Some((fact, fact.missing()?)));
         match missing {
-            None => Trial::test(self.name, move || {
+            None => Trial::test(name, move || {
                 check();
                 Ok(())
             }),
             Some((fact, why)) if fact.required() => {
                 let message = format!("TURNJAIL_REQUIRE names {}, but {why}", fact.name());
-                Trial::test(self.name, move || Err(Failed::from(message)))
+                Trial::test(name, move || Err(Failed::from(message)))
             }
             Some((fact, why)) => {
-                eprintln!("skipped: {} (needs {}: {why})", self.name, fact.name());
-                Trial::test(self.name, || Ok(())).with_ignored_flag(true)
+                eprintln!("skipped: {name} (needs {}: {why})", fact.name());
+                Trial::test(name, || Ok(())).with_ignored_flag(true)
             }
         }
     }
@@ -69,6 +72,20 @@ impl Test {
 
 /// The `main` of a test program: drops root, then runs the tests.
 pub fn harness(tests: &[Test]) -> ExitCode {
+    run(tests, |tests| tests.iter().map(|test| test.trial(test.name, Way::Any)).collect())
+}
+
+/// The same with each test run twice: in jails that were prepared before their plans were known, as most
+/// are, and, with `__direct` after its name, in jails that were not.
+pub fn harness_both_ways(tests: &[Test]) -> ExitCode {
+    let both = |test: &Test| {
+        let direct = format!("{}__direct", test.name);
+        [test.trial(test.name, Way::Prepared), test.trial(&direct, Way::Direct)]
+    };
+    run(tests, |tests| tests.iter().flat_map(both).collect())
+}
+
+fn run(tests: &[Test], trials: impl FnOnce(&[Test]) -> Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if !arguments.list && tests.iter().any(|test| test.needs.contains(&Fact::Docker)) {
         engine::start();
@@ -76,6 +93,5 @@ pub fn harness(tests: &[Test]) -> ExitCode {
     account::leave_root();
     // Jails of two tests at once share nothing, but a machine with two cores has no room for more.
     arguments.test_threads.get_or_insert(2);
-    let trials = tests.iter().map(Test::trial).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    libtest_mimic::run(&arguments, trials(tests)).exit_code()
 }

@@ -14,12 +14,15 @@ use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::{JailSpec, Profile, StartError, run};
 use turnjail_tests::jails::{Bench, private_dir};
+use turnjail_tests::ways;
+
+use crate::pool;
 
 /// Tells this program to be a host.
 pub const AS_HOST: &str = "--as-host";
 
 /// A jail that sleeps, and the word by which its process can be found.
-fn sleeper(bench: &Bench) -> (JailSpec, String) {
+pub fn sleeper(bench: &Bench) -> (JailSpec, String) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let word = format!("sleeper-{}-{number}", std::process::id());
@@ -31,7 +34,7 @@ fn sleeper(bench: &Bench) -> (JailSpec, String) {
 }
 
 /// The processes of this machine whose command line has this word.
-fn processes(word: &str) -> Vec<i32> {
+pub fn processes(word: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
@@ -44,7 +47,7 @@ fn processes(word: &str) -> Vec<i32> {
 }
 
 /// Waits for a condition, so that a slow machine is not a failure; gives up after ten seconds.
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !condition() {
         assert!(Instant::now() < deadline, "not in ten seconds: {what}");
@@ -106,7 +109,7 @@ pub fn dropped() {
 }
 
 /// The warden that made the process `pid`: its parent.
-fn parent(pid: i32) -> i32 {
+pub fn parent(pid: i32) -> i32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("PPid");
     line.trim().parse().expect("a number")
@@ -143,14 +146,19 @@ pub fn host(part: &str) -> ExitCode {
         }
         "count" => count(),
         "tight" => tight(),
+        "soak" => {
+            pool::soak();
+            ExitCode::SUCCESS
+        }
         _ => ExitCode::from(2),
     }
 }
 
 /// This program as a host of its own. One that is killed leaves its files: in `home`, which is removed.
-fn as_host(part: &str, home: &Path) -> Command {
+pub fn as_host(part: &str, home: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([AS_HOST, part]).env("TMPDIR", home);
+    let (name, value) = ways::environment();
+    command.args([AS_HOST, part]).env("TMPDIR", home).env(name, value);
     command
 }
 
@@ -180,12 +188,12 @@ pub fn host_dies() {
 }
 
 /// Open descriptors of this process.
-fn descriptors() -> usize {
+pub fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("/proc/self/fd").count()
 }
 
 /// How many children of a process have ended and were not waited for.
-fn zombies_of(pid: i32) -> usize {
+pub fn zombies_of(pid: i32) -> usize {
     let mut zombies = 0;
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
@@ -251,6 +259,7 @@ pub fn tighter_limits() {
         .arg(program)
         .args([AS_HOST, "tight"])
         .env("TMPDIR", home.path())
+        .envs([ways::environment()])
         .output()
         .expect("a host");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

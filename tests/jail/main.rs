@@ -4,18 +4,19 @@
 
 mod endings;
 mod lifecycle;
+mod pool;
 mod verdicts;
 
 use std::process::ExitCode;
 
-use turnjail_tests::{Fact, Test, harness};
+use turnjail_tests::{Fact, Test, harness_both_ways};
 
 fn main() -> ExitCode {
     // This program again, as a host of its own for a test that needs one.
     if let Some(part) = std::env::args().skip_while(|a| a != lifecycle::AS_HOST).nth(1) {
         return lifecycle::host(&part);
     }
-    harness(&[
+    harness_both_ways(&[
         Test::new("an_exit_code_is_a_failed_worker", endings::exit_code),
         Test::new("a_signal_is_a_failed_worker", endings::signal),
         Test::new("too_much_output_ends_the_run", endings::output),
@@ -36,6 +37,15 @@ fn main() -> ExitCode {
         Test::new("a_killed_host_leaves_no_process", lifecycle::host_dies),
         Test::new("many_jails_leak_nothing", lifecycle::many),
         Test::new("jails_at_once_all_end", lifecycle::at_once),
+        Test::new("a_pool_fills_up_when_nothing_happens", pool::filled_when_idle),
+        Test::new("a_parked_jail_holds_nothing", pool::parked_is_closed),
+        Test::new("a_prepared_jail_serves_one_plan", pool::used_once),
+        Test::new("a_prepared_jail_follows_its_own_plan", pool::follows_its_own_plan),
+        Test::new("a_plan_gets_only_a_jail_that_fits", pool::only_what_fits),
+        Test::new("a_failed_preparation_is_no_harm", pool::a_failure_is_the_requests),
+        Test::new("parked_jails_die_with_their_warden", pool::parked_ones_die_with_their_warden),
+        Test::new("a_parked_jail_that_is_killed_is_not_missed", pool::killed_while_waiting),
+        Test::new("many_jails_of_both_kinds_leave_nothing", pool::many),
         Test::new("no_mount_of_a_jail_reaches_the_host", lifecycle::no_mounts),
         Test::new("doctor_finds_every_wall_standing", verdicts::doctor),
         Test::new("the_canary_judges_answers", verdicts::canary),

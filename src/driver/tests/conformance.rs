@@ -272,7 +272,7 @@ impl InProcess {
             walls: Vec::new(),
             limits: Vec::new(),
             exit,
-            timing: Timing { start_us: 1, run_us: 1 },
+            timing: Timing { start_us: 1, run_us: 1, prepared: false },
             usage: Usage::default(),
         };
         let outcome =

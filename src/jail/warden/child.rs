@@ -6,11 +6,11 @@
 //! as a fixed record on the status pipe; the end of that pipe without one means that the program runs.
 
 use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
@@ -18,7 +18,7 @@ use nix::unistd::{chdir, fchdir, mkdir, pivot_root, sethostname, setsid};
 
 use crate::look::look;
 use crate::prepare::{Prepared, without_links};
-use crate::seccomp::Profile;
+use crate::seccomp::{Filter, Profile};
 use crate::step::Step;
 use crate::wire::{Failure, Report};
 use crate::{devices, init, sys};
@@ -44,25 +44,26 @@ pub struct Cgroup {
 }
 
 /// Where the status pipe is moved at the end, so that everything above can be closed.
-const STATUS: RawFd = 3;
+pub(crate) const STATUS: RawFd = 3;
 
 /// SECBIT_NOROOT, NO_SETUID_FIXUP, KEEP_CAPS (off) and NO_CAP_AMBIENT_RAISE, all locked
 /// (capabilities(7)).
 const SECURE_BITS: u32 = 0xEF;
 
-/// /proc files that bound how many namespaces can be made in the jail's user namespace and below.
-const NAMESPACE_LIMITS: [&CStr; 8] = [
-    c"/proc/sys/user/max_user_namespaces",
-    c"/proc/sys/user/max_mnt_namespaces",
-    c"/proc/sys/user/max_pid_namespaces",
-    c"/proc/sys/user/max_net_namespaces",
-    c"/proc/sys/user/max_ipc_namespaces",
-    c"/proc/sys/user/max_uts_namespaces",
-    c"/proc/sys/user/max_cgroup_namespaces",
-    c"/proc/sys/user/max_time_namespaces",
+/// Where the limits of namespaces in a process's user namespace and below stand.
+const NAMESPACE_LIMITS: &CStr = c"/proc/sys/user";
+const KINDS: [&CStr; 8] = [
+    c"max_user_namespaces",
+    c"max_mnt_namespaces",
+    c"max_pid_namespaces",
+    c"max_net_namespaces",
+    c"max_ipc_namespaces",
+    c"max_uts_namespaces",
+    c"max_cgroup_namespaces",
+    c"max_time_namespaces",
 ];
 
-type Done = Result<(), Failure>;
+pub(crate) type Done = Result<(), Failure>;
 
 /// Builds the jail around the calling process and executes the program.
 pub fn run(jail: &Prepared, descriptors: Descriptors) -> ! {
@@ -76,31 +77,43 @@ pub fn run(jail: &Prepared, descriptors: Descriptors) -> ! {
 fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failure {
     let mut before_exec = || -> Done {
         cgroup(descriptors.cgroup)?;
-        standard_streams(descriptors)?;
-        identity(jail)?;
-        own_session(jail)?;
-        network(jail)?;
-        forbid_namespaces(*status)?;
-        enter_root(jail, *status)?;
+        standard_streams(descriptors.stdio)?;
+        enclose(jail, *status)?;
         mounts(jail)?;
         limits(jail)?;
         holdings(jail)?;
-        no_privileges(jail)?;
+        lasting_privileges(jail)?;
+        no_capabilities()?;
         landlock(jail)?;
         if jail.plan.profile == Profile::General {
             *status = init::split(jail, *status)?;
         }
         *status = close_descriptors(*status)?;
-        filter(jail)
+        filter(jail.policies.filter(jail.plan.profile, jail.plan.loopback))
     };
-    match (before_exec(), jail.plan.attempt) {
+    execute(jail, before_exec())
+}
+
+/// The steps that need a plan's image but nothing of its turn.
+pub(crate) fn enclose(jail: &Prepared, status: RawFd) -> Done {
+    identity(jail)?;
+    own_session(jail)?;
+    network(jail)?;
+    forbid_namespaces(status)?;
+    enter_root(jail, status)?;
+    tmp(jail)
+}
+
+/// The program, or the canary's attempt in its place, after what came before. Comes back with a failure.
+pub(crate) fn execute(jail: &Prepared, before: Done) -> Failure {
+    match (before, jail.plan.attempt) {
         (Err(failure), _) => failure,
         (Ok(()), Some(attempt)) => attempt.run(jail.plan),
         (Ok(()), None) => fail(Step::Exec)(jail.execute()),
     }
 }
 
-fn fail(step: Step) -> impl Fn(Errno) -> Failure {
+pub(crate) fn fail(step: Step) -> impl Fn(Errno) -> Failure {
     fail_at(step, 0)
 }
 
@@ -123,8 +136,8 @@ fn cgroup(cgroup: Option<Cgroup>) -> Done {
     enter().map_err(fail(Step::Cgroup))
 }
 
-fn standard_streams(descriptors: Descriptors) -> Done {
-    for (from, to) in descriptors.stdio.into_iter().zip(0..) {
+pub(crate) fn standard_streams(stdio: [RawFd; 3]) -> Done {
+    for (from, to) in stdio.into_iter().zip(0..) {
         sys::duplicate_to(from, to, 0).map_err(fail_at(Step::Stdio, to as u16))?;
     }
     Ok(())
@@ -155,8 +168,16 @@ fn network(jail: &Prepared) -> Done {
 /// Nested namespaces end in ENOSPC even if a filter were missing. Where /proc/sys is read-only (inside a
 /// container) the filter alone forbids them, and the host is told.
 fn forbid_namespaces(status: RawFd) -> Done {
-    for (path, index) in NAMESPACE_LIMITS.into_iter().zip(0..) {
-        let Err(errno) = put(path, b"0") else { continue };
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    // These files are made for each user namespace as they are looked up, so the way there is taken once.
+    let limits = open(NAMESPACE_LIMITS, flags, Mode::empty());
+    for (name, index) in KINDS.into_iter().zip(0..) {
+        let zero = || {
+            let limits = limits.as_ref().map_err(|&errno| errno)?;
+            let file = openat(limits, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+            sys::write(file.as_raw_fd(), b"0")
+        };
+        let Err(errno) = zero() else { continue };
         let missing = Report::Missing(fail_at(Step::NamespaceLimit, index)(errno));
         sys::write(status, &missing.encode()).map_err(fail(Step::StatusPipe))?;
     }
@@ -167,10 +188,13 @@ fn forbid_namespaces(status: RawFd) -> Done {
 fn enter_root(jail: &Prepared, status: RawFd) -> Done {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(NONE, c"/", NONE, private, NONE).map_err(fail(Step::Propagation))?;
-    sys::attach_tree(jail.root.as_fd(), &jail.root_path).map_err(fail(Step::AttachRoot))?;
-    fchdir(&jail.root).map_err(fail(Step::AttachRoot))?;
+    let attached = jail.root.as_ref().ok_or(Errno::EBADF).and_then(|root| {
+        sys::attach_tree(root.as_fd(), &jail.root_path)?;
+        fchdir(root).map(|()| root)
+    });
+    let root = attached.map_err(fail(Step::AttachRoot))?;
     if jail.plan.profile == Profile::General {
-        proc(jail, status)?;
+        proc(root, status)?;
     }
     pivot_root(c".", c".").map_err(fail(Step::PivotRoot))?;
     // The old root now lies over the new one at ".": this takes it away.
@@ -181,7 +205,7 @@ fn enter_root(jail: &Prepared, status: RawFd) -> Done {
 /// A /proc of the jail's own pid namespace, with nothing but its processes. The kernel allows it only
 /// while a fully visible /proc of the host is still there, so before the pivot, at a target that is
 /// proved to be no link. Inside a container, whose /proc is masked, there is none; then the host is told.
-fn proc(jail: &Prepared, status: RawFd) -> Done {
+fn proc(root: &OwnedFd, status: RawFd) -> Done {
     let make = || {
         let target = openat2(AT_FDCWD, c"proc", without_links(OFlag::O_PATH | OFlag::O_DIRECTORY))?;
         fchdir(&target)?;
@@ -198,25 +222,28 @@ fn proc(jail: &Prepared, status: RawFd) -> Done {
         }
         Err(errno) => return Err(fail(Step::Proc)(errno)),
     }
-    fchdir(&jail.root).map_err(fail(Step::Proc))
+    fchdir(root).map_err(fail(Step::Proc))
 }
 
 /// No host path can be reached any more, so a hostile image's links could only lead back into it.
-fn mounts(jail: &Prepared) -> Done {
+pub(crate) fn mounts(jail: &Prepared) -> Done {
     for (tree, index) in jail.trees.iter().zip(1..) {
         let attached = sys::attach_tree(tree.tree.as_fd(), tree.target.path());
         attached.map_err(fail_at(Step::AttachMount, index))?;
     }
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    plain_directory(c"/tmp").map_err(fail(Step::Tmp))?;
-    mount(Some(c"tmpfs"), c"/tmp", Some(c"tmpfs"), flags, Some(jail.tmp_options.as_c_str()))
-        .map_err(fail(Step::Tmp))?;
-    mkdir(c"/tmp/home", Mode::S_IRWXU).map_err(fail(Step::Tmp))?;
     if jail.plan.profile == Profile::General {
         plain_directory(c"/dev").map_err(fail(Step::Devices))?;
         devices::populate(&jail.devices).map_err(fail(Step::Devices))?;
     }
     working_dir(jail).map_err(fail(Step::WorkingDir))
+}
+
+fn tmp(jail: &Prepared) -> Done {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    plain_directory(c"/tmp").map_err(fail(Step::Tmp))?;
+    mount(Some(c"tmpfs"), c"/tmp", Some(c"tmpfs"), flags, Some(jail.tmp_options.as_c_str()))
+        .map_err(fail(Step::Tmp))?;
+    mkdir(c"/tmp/home", Mode::S_IRWXU).map_err(fail(Step::Tmp))
 }
 
 /// mount(2) follows links; a link could only lead elsewhere in the image, but is still not what it seems.
@@ -232,7 +259,7 @@ fn working_dir(jail: &Prepared) -> nix::Result<()> {
     fchdir(openat2(AT_FDCWD, jail.working_dir.as_c_str(), how)?)
 }
 
-fn limits(jail: &Prepared) -> Done {
+pub(crate) fn limits(jail: &Prepared) -> Done {
     for (&(resource, value), index) in jail.plan.rlimits.iter().zip(0..) {
         sys::lower_limit(resource, value).map_err(fail_at(Step::ResourceLimit, index))?;
     }
@@ -243,7 +270,7 @@ fn limits(jail: &Prepared) -> Done {
 
 /// What a guest left in the writable directories is counted before anything runs on it, while no
 /// permission bits of a guest's can hide a part. A jail that is made for nothing else ends here.
-fn holdings(jail: &Prepared) -> Done {
+pub(crate) fn holdings(jail: &Prepared) -> Done {
     if let Some(bounds) = &jail.plan.bounds {
         for (tree, bind) in jail.trees.iter().zip(0..).filter(|(t, _)| !t.target.read_only()) {
             let over = look(tree.target.path(), bounds);
@@ -259,15 +286,14 @@ fn holdings(jail: &Prepared) -> Done {
     Ok(())
 }
 
-/// The bounding set and the secure bits first: changing them takes the capabilities that go last.
-fn no_privileges(jail: &Prepared) -> Done {
+/// What no exec and no mistake later gives back. The capabilities themselves, which this takes, go last.
+pub(crate) fn lasting_privileges(jail: &Prepared) -> Done {
     for capability in 0..jail.policies.capabilities {
         let index = capability as u16;
         sys::drop_from_bounding_set(capability).map_err(fail_at(Step::BoundingSet, index))?;
     }
     sys::set_secure_bits(SECURE_BITS).map_err(fail(Step::SecureBits))?;
     sys::clear_ambient_set().map_err(fail(Step::AmbientSet))?;
-    sys::drop_capabilities().map_err(fail(Step::Capabilities))?;
     nix::sys::prctl::set_no_new_privs().map_err(fail(Step::NoNewPrivileges))?;
     if jail.policies.mdwe && jail.plan.profile == Profile::Sealed {
         sys::deny_executable_memory().map_err(fail(Step::MemoryDenyWriteExecute))?;
@@ -275,8 +301,13 @@ fn no_privileges(jail: &Prepared) -> Done {
     Ok(())
 }
 
+/// All sets: nothing of the set-up is left to do that needs one.
+pub(crate) fn no_capabilities() -> Done {
+    sys::drop_capabilities().map_err(fail(Step::Capabilities))
+}
+
 /// After all mounts: a landlocked process may not mount.
-fn landlock(jail: &Prepared) -> Done {
+pub(crate) fn landlock(jail: &Prepared) -> Done {
     let Some(policy) = jail.ruleset else { return Ok(()) };
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
@@ -297,7 +328,7 @@ fn landlock(jail: &Prepared) -> Done {
 }
 
 /// Leaves the standard streams and the status pipe, which closes itself at exec.
-fn close_descriptors(status: RawFd) -> Result<RawFd, Failure> {
+pub(crate) fn close_descriptors(status: RawFd) -> Result<RawFd, Failure> {
     if status != STATUS {
         sys::duplicate_to(status, STATUS, libc::O_CLOEXEC).map_err(fail(Step::Descriptors))?;
     }
@@ -306,8 +337,7 @@ fn close_descriptors(status: RawFd) -> Result<RawFd, Failure> {
 }
 
 /// The last act before exec, so that no call of the set-up needs to be allowed.
-fn filter(jail: &Prepared) -> Done {
-    let filter = jail.policies.filter(jail.plan.profile, jail.plan.loopback);
+pub(crate) fn filter(filter: &Filter) -> Done {
     sys::install_filter(filter.instructions()).map_err(fail(Step::Seccomp))
 }
 

@@ -13,6 +13,7 @@ use nix::sys::stat::fstat;
 
 use crate::devices::Device;
 use crate::landlock::{self, Ruleset};
+use crate::seccomp::stages::Stages;
 use crate::seccomp::{self, FilterOptions, Profile};
 use crate::step::Step;
 use crate::sys;
@@ -27,6 +28,8 @@ pub struct Policies {
     pub mdwe: bool,
     /// The number of capabilities of this kernel.
     pub capabilities: u32,
+    /// The sealed profile's filter for jails that are prepared.
+    pub stages: Stages,
     /// The filter of the init that general images get.
     pub init_filter: seccomp::Filter,
     sealed: ProfilePolicies,
@@ -49,6 +52,7 @@ impl Policies {
             landlock_abi,
             mdwe: sys::can_deny_executable_memory(),
             capabilities: (0..64).take_while(|&c| sys::bounding_set_has(c).is_ok()).count() as u32,
+            stages: seccomp::in_stages(Profile::Sealed, &FilterOptions::default()),
             init_filter: seccomp::init(),
             sealed: ProfilePolicies::new(Profile::Sealed, false, landlock_abi),
             general: ProfilePolicies::new(Profile::General, false, landlock_abi),
@@ -107,10 +111,10 @@ pub struct Prepared<'a> {
     pub uid_map: String,
     /// The line for /proc/self/gid_map.
     pub gid_map: String,
-    /// Where the root is attached before it is pivoted to: its own path.
+    /// Where the root is attached before it is pivoted to.
     pub root_path: CString,
-    /// The root's tree.
-    pub root: OwnedFd,
+    /// The root's tree; none once it has been entered.
+    pub root: Option<OwnedFd>,
     /// What is mounted into it.
     pub trees: Vec<Tree>,
     /// The devices of a general image's /dev.
@@ -126,10 +130,39 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Opens and allocates everything; nothing is left behind when it fails.
-    pub fn new(plan: &'a Plan, policies: &'a Policies) -> Result<Self, Failure> {
+    /// Opens and allocates everything, in the host's view; nothing is left behind when it fails.
+    pub fn new(plan: &'a Plan, policies: &'a Policies, place: &[u8]) -> Result<Self, Failure> {
         let root = detach(&plan.root, 0, attributes(true, false))?;
-        let trees = plan.binds.iter().zip(1..).map(|(bind, index)| tree(bind, index));
+        Self::with(plan, policies, Some((root, place)), trees(plan)?)
+    }
+
+    /// What is needed to go as far as can be without a turn: the root alone.
+    pub fn root_alone(
+        plan: &'a Plan,
+        policies: &'a Policies,
+        place: &[u8],
+    ) -> Result<Self, Failure> {
+        let root = detach(&plan.root, 0, attributes(true, false))?;
+        Self::with(plan, policies, Some((root, place)), Vec::new())
+    }
+
+    /// What is needed from there on: the trees are the ones that [`trees`] made for this plan.
+    pub fn without_root(
+        plan: &'a Plan,
+        policies: &'a Policies,
+        trees: impl Iterator<Item = OwnedFd>,
+    ) -> Result<Self, Failure> {
+        let tree = |(bind, tree): (&Bind, OwnedFd)| Tree { tree, target: bind.target };
+        Self::with(plan, policies, None, plan.binds.iter().zip(trees).map(tree).collect())
+    }
+
+    fn with(
+        plan: &'a Plan,
+        policies: &'a Policies,
+        root: Option<(OwnedFd, &[u8])>,
+        trees: Vec<Tree>,
+    ) -> Result<Self, Failure> {
+        let (root, place) = root.unzip();
         Ok(Self {
             plan,
             policies,
@@ -140,9 +173,9 @@ impl<'a> Prepared<'a> {
                 .filter(|_| plan.landlock),
             uid_map: format!("{0} {0} 1", plan.uid),
             gid_map: format!("{0} {0} 1", plan.gid),
-            root_path: c_string(plan.root.path.clone(), Step::OpenSource)?,
+            root_path: c_string(place.unwrap_or_default().to_vec(), Step::AttachRoot)?,
             root,
-            trees: trees.collect::<Result<_, _>>()?,
+            trees,
             devices: match plan.profile {
                 Profile::Sealed => Vec::new(),
                 Profile::General => Device::all()?,
@@ -166,9 +199,7 @@ impl<'a> Prepared<'a> {
     /// Whether this jail has the place that `path` names: a rule for another is left out.
     pub fn has(&self, path: &CStr) -> bool {
         self.trees.iter().any(|t| t.target.path() == path)
-            || ![Target::Workspace, Target::Channel, Target::Broker]
-                .iter()
-                .any(|t| t.path() == path)
+            || !Target::ALL.iter().any(|t| t.path() == path)
     }
 }
 
@@ -188,6 +219,11 @@ impl Strings {
         let pointers = self.strings.iter().map(|s| s.as_ptr());
         pointers.chain(std::iter::once(std::ptr::null())).collect()
     }
+}
+
+/// The trees of everything that a plan mounts into the root.
+pub fn trees(plan: &Plan) -> Result<Vec<Tree>, Failure> {
+    plan.binds.iter().zip(1..).map(|(bind, index)| tree(bind, index)).collect()
 }
 
 fn tree(bind: &Bind, index: u16) -> Result<Tree, Failure> {

@@ -2,21 +2,28 @@
 
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
+    recvmsg, sendmsg, socketpair,
+};
 use nix::unistd::pipe2;
 
 use crate::child::{self, Cgroup, Descriptors};
-use crate::prepare::{Policies, Prepared};
-use crate::seccomp::Profile;
+use crate::parked;
+use crate::pool::{self, Parked, Pool, can_be_prepared};
+use crate::prepare::{self, Policies, Prepared};
+use crate::seccomp::{Filter, Profile};
 use crate::step::Step;
 use crate::sys::{self, Cloned};
-use crate::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Request, Response, Settings, Status};
+use crate::views::{self, Views};
+use crate::wire::{Exit, Facts, Failure, MESSAGE_BYTES, Plan, Request, Response, Status, Way};
 
 /// Every kind of namespace but time, which separates nothing.
 pub const NAMESPACES: u64 = (libc::CLONE_NEWUSER
@@ -38,11 +45,32 @@ pub fn run(control: &OwnedFd) -> ExitCode {
     }
 }
 
+/// How long nothing must have happened before a jail is prepared, in milliseconds: whoever has just asked
+/// for a jail waits for it, and making another would be in its way.
+const IDLE: u16 = 2;
+
+/// A request as it came.
+struct Message {
+    request: Request,
+    fds: Vec<OwnedFd>,
+    /// Of its encoded form.
+    length: usize,
+}
+
+/// A jail that has been cloned for a plan.
+struct Made {
+    pidfd: OwnedFd,
+    status: OwnedFd,
+    prepared: bool,
+}
+
 struct Warden<'a> {
     control: &'a OwnedFd,
     epoll: Epoll,
     policies: Policies,
-    settings: Settings,
+    /// None where they cannot be had: then the host's is the only one.
+    views: Option<Views>,
+    pool: Pool,
     jails: HashMap<u64, OwnedFd>,
     buffer: Vec<u8>,
 }
@@ -55,7 +83,8 @@ impl<'a> Warden<'a> {
             control,
             epoll,
             policies: Policies::new(),
-            settings: Settings { pool: 0 },
+            views: Views::new().ok(),
+            pool: Pool::default(),
             jails: HashMap::new(),
             buffer: vec![0; MESSAGE_BYTES],
         };
@@ -63,6 +92,8 @@ impl<'a> Warden<'a> {
             landlock_abi: warden.policies.landlock_abi,
             mdwe: warden.policies.mdwe,
             sealed_filter: warden.policies.filter(Profile::Sealed, false).digest(),
+            sealed_stages: [&warden.policies.stages.first, &warden.policies.stages.second]
+                .map(Filter::digest),
             general_filter: warden.policies.filter(Profile::General, false).digest(),
             loopback_filter: warden.policies.filter(Profile::General, true).digest(),
         };
@@ -73,17 +104,24 @@ impl<'a> Warden<'a> {
     fn serve(mut self) -> nix::Result<()> {
         let mut events = [EpollEvent::empty(); 16];
         loop {
-            let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+            let wanting = self.pool.wanting();
+            let patience = if wanting.is_some() { IDLE.into() } else { EpollTimeout::NONE };
+            let count = match self.epoll.wait(&mut events, patience) {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
+            if let (0, Some(example)) = (count, wanting) {
+                self.refill(example);
+            }
             for event in &events[..count] {
                 match event.data() {
                     CONTROL => {
-                        let Some((request, fds)) = self.receive()? else { return Ok(()) };
-                        match request {
-                            Request::Settings(settings) => self.settings = settings,
-                            Request::Start(plan) => self.start(&plan, fds)?,
+                        let Some(message) = self.receive()? else { return Ok(()) };
+                        match message.request {
+                            Request::Settings(settings) => self.pool.resize(settings.pool),
+                            Request::Start(plan) => {
+                                self.start(&plan, message.fds, message.length)?;
+                            }
                         }
                     }
                     id => self.ended(id)?,
@@ -93,7 +131,7 @@ impl<'a> Warden<'a> {
     }
 
     /// The next request with its descriptors; none when the host is gone.
-    fn receive(&mut self) -> nix::Result<Option<(Request, Vec<OwnedFd>)>> {
+    fn receive(&mut self) -> nix::Result<Option<Message>> {
         let mut space = nix::cmsg_space!([RawFd; 4]);
         let mut parts = [IoSliceMut::new(&mut self.buffer)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
@@ -114,36 +152,62 @@ impl<'a> Warden<'a> {
         }
         // Both ends are of one build: anything else is a broken host, whose jails had better end.
         let request = postcard::from_bytes(&self.buffer[..length]).map_err(|_| Errno::EBADMSG)?;
-        Ok(Some((request, fds)))
+        Ok(Some(Message { request, fds, length }))
     }
 
-    /// Starts a jail, or tells the host why not.
-    fn start(&mut self, plan: &Plan, mut fds: Vec<OwnedFd>) -> nix::Result<()> {
+    /// Starts a jail, or tells the host why not. Its request is still in the first `length` bytes of the
+    /// buffer.
+    fn start(&mut self, plan: &Plan, mut fds: Vec<OwnedFd>, length: usize) -> nix::Result<()> {
         let cgroup = if plan.cgroup { fds.pop() } else { None };
         let started = <[OwnedFd; 3]>::try_from(fds)
             // Cut off where this process has no room for them.
             .map_err(|_| failure(Step::Stdio)(Errno::EMFILE))
-            .and_then(|stdio| self.clone_jail(plan, &stdio, cgroup.as_ref()));
+            .and_then(|stdio| self.make(plan, &stdio, cgroup.as_ref(), length));
         match started {
-            Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[]),
-            Ok((pidfd, status)) => {
+            Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[])?,
+            Ok(Made { pidfd, status, prepared }) => {
                 let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
-                self.answer(&Response::Started { id: plan.id, prepared: false }, &fds)?;
-                self.epoll.add(&pidfd, EpollEvent::new(EpollFlags::EPOLLIN, plan.id))?;
+                self.answer(&Response::Started { id: plan.id, prepared }, &fds)?;
                 self.jails.insert(plan.id, pidfd);
-                Ok(())
             }
         }
+        self.pool.learn(plan);
+        Ok(())
     }
 
-    /// Clones the jail; in the child this never returns.
+    /// By the way that the plan asks for: from the pool, prepared now, or directly.
+    fn make(
+        &mut self,
+        plan: &Plan,
+        stdio: &[OwnedFd; 3],
+        cgroup: Option<&OwnedFd>,
+        length: usize,
+    ) -> Result<Made, Failure> {
+        if plan.way != Way::Direct && can_be_prepared(plan) {
+            while let Some(parked) = self.pool.take(plan) {
+                if let Some(made) = self.hand_over(plan, stdio, length, parked)? {
+                    return Ok(made);
+                }
+            }
+            if plan.way == Way::Prepared {
+                let parked = self.park(Rc::new(plan.clone()))?;
+                let made = self.hand_over(plan, stdio, length, parked)?;
+                return made.ok_or(failure(Step::Plan)(Errno::EPIPE));
+            }
+        }
+        let (pidfd, status) = self.clone_jail(plan, stdio, cgroup)?;
+        self.watch(&pidfd, plan.id)?;
+        Ok(Made { pidfd, status, prepared: false })
+    }
+
+    /// Clones a jail that does every step by itself; in the child this never returns.
     fn clone_jail(
         &self,
         plan: &Plan,
         stdio: &[OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
     ) -> Result<(OwnedFd, OwnedFd), Failure> {
-        let jail = Prepared::new(plan, &self.policies)?;
+        let jail = self.in_host(|| Prepared::new(plan, &self.policies, self.place(plan)))?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
         let (cloned, enter) = clone_into(cgroup).map_err(failure(Step::JailNamespaces))?;
         match cloned {
@@ -159,6 +223,75 @@ impl<'a> Warden<'a> {
         }
     }
 
+    /// Clones a jail that goes as far as it can without a turn; in the child this never returns.
+    fn park(&mut self, example: Rc<Plan>) -> Result<Parked, Failure> {
+        let place =
+            self.in_host(|| Prepared::root_alone(&example, &self.policies, self.place(&example)))?;
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
+        let (ours, theirs) = pair().map_err(failure(Step::Plan))?;
+        match sys::clone3(NAMESPACES, None).map_err(failure(Step::JailNamespaces))? {
+            Cloned::Child => parked::run(&place, theirs.as_raw_fd(), writer.as_raw_fd()),
+            Cloned::Parent(pidfd) => {
+                drop(place);
+                let parked = self.pool.parked(example, ours, reader);
+                self.watch(&pidfd, parked.number)?;
+                self.jails.insert(parked.number, pidfd);
+                Ok(parked)
+            }
+        }
+    }
+
+    /// Gives a prepared jail its plan; none when it has ended meanwhile.
+    fn hand_over(
+        &mut self,
+        plan: &Plan,
+        stdio: &[OwnedFd; 3],
+        length: usize,
+        parked: Parked,
+    ) -> Result<Option<Made>, Failure> {
+        let trees = match self.in_host(|| prepare::trees(plan)) {
+            Ok(trees) => trees,
+            Err(failure) => {
+                self.pool.add(parked);
+                return Err(failure);
+            }
+        };
+        let fds = stdio.iter().chain(trees.iter().map(|tree| &tree.tree));
+        let fds: Vec<RawFd> = fds.map(AsRawFd::as_raw_fd).collect();
+        if parked.hand_over(&self.buffer[..length], &fds).is_err() {
+            return Ok(None);
+        }
+        let Some(pidfd) = self.jails.remove(&parked.number) else { return Ok(None) };
+        let mut event = EpollEvent::new(EpollFlags::EPOLLIN, plan.id);
+        self.epoll.modify(&pidfd, &mut event).map_err(failure(Step::Plan))?;
+        Ok(Some(Made { pidfd, status: parked.status, prepared: true }))
+    }
+
+    /// Prepares one jail for the pool. A failure is left to the next request to be told.
+    fn refill(&mut self, example: Rc<Plan>) {
+        match self.park(example) {
+            Ok(parked) => self.pool.add(parked),
+            Err(_) => self.pool.forget(),
+        }
+    }
+
+    /// Where a jail's root is attached.
+    fn place<'p>(&self, plan: &'p Plan) -> &'p [u8] {
+        if self.views.is_some() { views::ROOT } else { &plan.root.path }
+    }
+
+    fn in_host<T>(&self, act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        match &self.views {
+            Some(views) => views.in_host(act),
+            None => act(),
+        }
+    }
+
+    fn watch(&self, pidfd: &OwnedFd, number: u64) -> Result<(), Failure> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
+        self.epoll.add(pidfd, event).map_err(failure(Step::JailNamespaces))
+    }
+
     /// Reaps a jail's first process, whose end means that the kernel has ended all others of its pid
     /// namespace, and tells the host.
     fn ended(&mut self, id: u64) -> nix::Result<()> {
@@ -166,6 +299,10 @@ impl<'a> Warden<'a> {
         // Removed before it is closed: children still hold copies, and epoll would fire for ever.
         self.epoll.delete(&pidfd)?;
         let (info, usage) = sys::reap(pidfd.as_fd())?;
+        if pool::is_ours(id) {
+            self.pool.ended(id);
+            return Ok(());
+        }
         let microseconds = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
         let exit = Exit {
             status: match info.si_code {
@@ -200,6 +337,11 @@ fn clone_into(cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned, bool)> {
         Err(Errno::ENOSYS | Errno::E2BIG | Errno::EINVAL) => Ok((sys::clone3(OTHERS, None)?, true)),
         cloned => Ok((cloned?, false)),
     }
+}
+
+/// Two connected ends for plans to be handed over.
+fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
 }
 
 fn failure(step: Step) -> impl Fn(Errno) -> Failure {

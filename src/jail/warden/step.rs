@@ -49,6 +49,8 @@ steps! {
     JailNamespaces = "create the namespaces of a jail",
     /// Entering the cgroup that holds the jail's limits.
     Cgroup = "place the jail in its cgroup",
+    /// Receiving the plan, in a jail that was prepared before it was known.
+    Plan = "receive the plan of a prepared jail",
     /// setsid.
     Session = "start a session of its own",
     /// Raising lo, for a general image with a loopback.

@@ -182,8 +182,16 @@ pub fn close_from(first: RawFd) -> Result<()> {
 
 /// dup3(2) onto a fixed number that this process does not use otherwise.
 pub fn duplicate_to(from: RawFd, to: RawFd, flags: c_int) -> Result<()> {
+    // Raw: without flags a C library may make another call of it, which a filter does not expect.
     // SAFETY: touches no memory; `to` is a standard stream or a number that nothing owns.
-    check(c_long::from(unsafe { libc::dup3(from, to, flags) })).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) }).map(drop)
+}
+
+/// F_DUPFD_CLOEXEC: a copy with the lowest free number from `lowest` on.
+pub fn duplicate_above(fd: RawFd, lowest: RawFd) -> Result<RawFd> {
+    // SAFETY: touches no memory.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest) };
+    check(c_long::from(copy)).map(|copy| copy as RawFd)
 }
 
 /// waitid(2) on a pidfd, reaping the child, with its resource use.

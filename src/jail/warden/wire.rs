@@ -168,6 +168,9 @@ pub enum Target {
 }
 
 impl Target {
+    /// Every place.
+    pub const ALL: [Self; 3] = [Self::Workspace, Self::Channel, Self::Broker];
+
     /// Nothing can be written through this mount.
     pub fn read_only(self) -> bool {
         self == Self::Broker
@@ -223,6 +226,8 @@ pub struct Facts {
     pub mdwe: bool,
     /// SHA-256 of the sealed profile's seccomp program, hexadecimal.
     pub sealed_filter: String,
+    /// SHA-256 of the two programs that together do the same in a jail that was prepared.
+    pub sealed_stages: [String; 2],
     /// SHA-256 of the general profile's seccomp program, hexadecimal.
     pub general_filter: String,
     /// SHA-256 of the same with a loopback.

@@ -78,6 +78,7 @@ impl Settings {
         options.limits = policy(self.jail.limits_required);
         options.landlock = policy(self.jail.landlock_required);
         options.groups = policy(self.jail.groups_refused);
+        options.pool = self.jail.pool;
         for image in &self.images {
             options.images.set(&image.reference, image.settings);
         }
@@ -89,6 +90,8 @@ impl Settings {
     pub fn jail_options_of_a_command(&self) -> JailOptions {
         let mut options = self.jail_options();
         options.passes = Some(self.directories.run.join("canary"));
+        // One turn has nothing to be prepared for.
+        options.pool = 0;
         options
     }
 

@@ -51,6 +51,8 @@ pub struct Jail {
     pub landlock_required: bool,
     /// Whether turns are refused while this user is in a privileged group.
     pub groups_refused: bool,
+    /// How many jails are prepared ahead of need.
+    pub pool: u16,
 }
 
 /// `[log]`.
@@ -115,6 +117,7 @@ impl Jail {
             limits_required: section.choice("limits", &policy, false),
             landlock_required: section.choice("landlock", &policy, false),
             groups_refused: section.choice("groups", &[("warn", false), ("refuse", true)], false),
+            pool: section.integer("pool", 0..=64).or(4) as u16,
         };
         section.finish();
         jail

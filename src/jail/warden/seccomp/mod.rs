@@ -18,6 +18,7 @@ pub mod machine;
 pub mod numbers;
 pub mod rule;
 pub mod sealed;
+pub mod stages;
 #[cfg(test)]
 mod tests;
 
@@ -97,6 +98,11 @@ pub fn program(profile: Profile, options: &FilterOptions) -> Filter {
 
 /// The process that the init of a general image watches, and the only one it may signal.
 pub const PROGRAM_PID: i32 = init::PROGRAM as i32;
+
+/// The filter of a profile for the machine this program runs on, in two stages.
+pub fn in_stages(profile: Profile, options: &FilterOptions) -> stages::Stages {
+    stages::stages(&policy(profile, *options), Machine::NATIVE)
+}
 
 /// The filter of the init that reaps the processes of a general image. Everything else is death.
 pub fn init() -> Filter {

@@ -7,4 +7,5 @@ mod init;
 mod interpreter;
 mod numbers;
 mod sealed;
+mod stages;
 mod table;

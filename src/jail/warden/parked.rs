@@ -1,0 +1,104 @@
+//! A jail that is prepared before its turn is known.
+//!
+//! Everything that needs the image alone has been done: namespaces, root, limits of namespaces, /tmp, the
+//! bounding set, no_new_privs, and a filter that lets through the rest of the set-up. What is left is to
+//! receive one plan, with its standard streams and its mounts as detached trees, and to carry it out. It
+//! holds nothing but its control socket and its status pipe, serves one plan and no other, and ends when
+//! the warden lets go of the socket.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
+
+use crate::child::{self, Done, STATUS, fail};
+use crate::prepare::Prepared;
+use crate::step::Step;
+use crate::sys;
+use crate::wire::{Failure, MESSAGE_BYTES, Plan, Report, Request, Target};
+
+/// Where the control socket is kept; all above is closed.
+const CONTROL: RawFd = STATUS + 1;
+
+/// The standard streams and a tree for every place.
+const DESCRIPTORS: usize = 3 + Target::ALL.len();
+
+/// Prepares a jail in the calling process, waits for its plan, and executes the plan's program.
+pub fn run(place: &Prepared, control: RawFd, status: RawFd) -> ! {
+    let (failure, status) = match prepare(place, control, status) {
+        Err(failure) => (failure, status),
+        Ok(()) => (serve(place).unwrap_or_else(|failure| failure), STATUS),
+    };
+    let _ = sys::write(status, &Report::Failed(failure).encode());
+    sys::exit_now(127)
+}
+
+fn prepare(place: &Prepared, control: RawFd, status: RawFd) -> Done {
+    child::enclose(place, status)?;
+    child::lasting_privileges(place)?;
+    keep(control, status).map_err(fail(Step::Descriptors))?;
+    child::filter(&place.policies.stages.first)
+}
+
+/// Leaves the standard streams, which lead nowhere, the status pipe and the control socket.
+fn keep(control: RawFd, status: RawFd) -> nix::Result<()> {
+    // Out of each other's way first: either may have the other's number.
+    let control = sys::duplicate_above(control, CONTROL + 1)?;
+    let status = sys::duplicate_above(status, CONTROL + 1)?;
+    sys::duplicate_to(status, STATUS, libc::O_CLOEXEC)?;
+    sys::duplicate_to(control, CONTROL, libc::O_CLOEXEC)?;
+    sys::close_from(CONTROL + 1)
+}
+
+/// Carries out one plan. Comes back with the failure that stopped it.
+fn serve(place: &Prepared) -> Result<Failure, Failure> {
+    let (plan, fds) = receive().map_err(fail(Step::Plan))?;
+    let mut fds = fds.into_iter();
+    let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
+        return Err(fail(Step::Stdio)(Errno::EMFILE));
+    };
+    if fds.len() != plan.binds.len() {
+        return Err(fail(Step::AttachMount)(Errno::EMFILE));
+    }
+    let jail = Prepared::without_root(&plan, place.policies, fds)?;
+    let before_exec = || -> Done {
+        child::standard_streams([stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
+        child::mounts(&jail)?;
+        child::limits(&jail)?;
+        child::holdings(&jail)?;
+        child::no_capabilities()?;
+        child::landlock(&jail)?;
+        child::close_descriptors(STATUS)?;
+        child::filter(&jail.policies.stages.second)
+    };
+    Ok(child::execute(&jail, before_exec()))
+}
+
+/// The plan with its descriptors. Ends the process when the warden lets go of it.
+fn receive() -> nix::Result<(Box<Plan>, Vec<OwnedFd>)> {
+    let mut buffer = vec![0; MESSAGE_BYTES];
+    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS]);
+    let mut parts = [IoSliceMut::new(&mut buffer)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = loop {
+        match recvmsg::<UnixAddr>(CONTROL, &mut parts, Some(&mut space), flags) {
+            Err(Errno::EINTR) => {}
+            other => break other?,
+        }
+    };
+    let mut fds = Vec::new();
+    for part in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(received) = part {
+            fds.extend(received.into_iter().map(sys::received));
+        }
+    }
+    let length = message.bytes;
+    if length == 0 {
+        sys::exit_now(0);
+    }
+    match postcard::from_bytes(&buffer[..length]) {
+        Ok(Request::Start(plan)) => Ok((plan, fds)),
+        _ => Err(Errno::EBADMSG),
+    }
+}

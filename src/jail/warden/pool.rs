@@ -1,0 +1,130 @@
+//! The jails that are prepared and wait for a plan, and for which plan the next ones are prepared.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::rc::Rc;
+
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
+
+use crate::seccomp::Profile;
+use crate::wire::Plan;
+
+/// Marks the number of a jail that is not yet the host's. The host counts from 1 and never gets here.
+const OURS: u64 = 1 << 63;
+
+/// A prepared jail as the warden holds it. Letting go of it ends the jail.
+#[derive(Debug)]
+pub struct Parked {
+    /// The warden's own number for it.
+    pub number: u64,
+    /// What it was prepared for.
+    example: Rc<Plan>,
+    control: OwnedFd,
+    /// The reading end of its status pipe.
+    pub status: OwnedFd,
+}
+
+impl Parked {
+    /// Hands it a plan, as the host encoded it, with the plan's descriptors. After this the jail is the
+    /// plan's, or gone.
+    pub fn hand_over(&self, request: &[u8], fds: &[RawFd]) -> nix::Result<()> {
+        let parts = [IoSlice::new(request)];
+        let rights = [ControlMessage::ScmRights(fds)];
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        sendmsg::<UnixAddr>(self.control.as_raw_fd(), &parts, &rights, flags, None).map(drop)
+    }
+}
+
+/// The pool.
+#[derive(Debug, Default)]
+pub struct Pool {
+    size: usize,
+    /// The last plan that a jail could have been prepared for.
+    example: Option<Rc<Plan>>,
+    parked: VecDeque<Parked>,
+    made: u64,
+}
+
+impl Pool {
+    /// How many are to wait.
+    pub fn resize(&mut self, size: u16) {
+        self.size = usize::from(size);
+        self.parked.truncate(self.size);
+    }
+
+    /// What the next jail is to be prepared for, when there are too few for what was last asked for.
+    pub fn wanting(&self) -> Option<Rc<Plan>> {
+        let example = self.example.as_ref()?;
+        let fitting = self.parked.iter().filter(|parked| fits(&parked.example, example)).count();
+        (fitting < self.size).then(|| Rc::clone(example))
+    }
+
+    /// Takes note of what is asked for.
+    pub fn learn(&mut self, plan: &Plan) {
+        let known = self.example.as_ref().is_some_and(|example| fits(example, plan));
+        if self.size > 0 && can_be_prepared(plan) && !known {
+            self.example = Some(Rc::new(plan.clone()));
+        }
+    }
+
+    /// The longest waiting jail that fits a plan.
+    pub fn take(&mut self, plan: &Plan) -> Option<Parked> {
+        let position = self.parked.iter().position(|parked| fits(&parked.example, plan))?;
+        self.parked.remove(position)
+    }
+
+    /// A new jail, made for `example`, and its number.
+    pub fn parked(&mut self, example: Rc<Plan>, control: OwnedFd, status: OwnedFd) -> Parked {
+        self.made += 1;
+        Parked { number: OURS | self.made, example, control, status }
+    }
+
+    /// Adds a jail. Where there is no room, one for something else goes.
+    pub fn add(&mut self, parked: Parked) {
+        if self.parked.len() >= self.size {
+            let other = |one: &Parked| !fits(&one.example, &parked.example);
+            let position = self.parked.iter().position(other).unwrap_or(0);
+            self.parked.remove(position);
+        }
+        self.parked.push_back(parked);
+    }
+
+    /// None is prepared before the next request.
+    pub fn forget(&mut self) {
+        self.example = None;
+    }
+
+    /// A jail has ended. When it was waiting, its preparation has failed, and none is tried again before
+    /// the next request.
+    pub fn ended(&mut self, number: u64) {
+        if let Some(position) = self.parked.iter().position(|parked| parked.number == number) {
+            self.parked.remove(position);
+            self.forget();
+        }
+    }
+}
+
+/// Whether a number is one of [`Pool::parked`].
+pub fn is_ours(number: u64) -> bool {
+    number & OURS != 0
+}
+
+/// Whether a jail can be prepared before this plan is known: one of the sealed profile, whose program is
+/// its first process, and not one that is to be born in a cgroup of its own.
+pub fn can_be_prepared(plan: &Plan) -> bool {
+    plan.profile == Profile::Sealed && !plan.cgroup
+}
+
+/// Whether a jail prepared for `example` can carry out `plan`: they agree in everything that is done
+/// before the plan is known.
+fn fits(example: &Plan, plan: &Plan) -> bool {
+    let before = |plan: &Plan| {
+        let root = (plan.root.dev, plan.root.ino);
+        (plan.uid, plan.gid, root, plan.tmp_bytes, plan.tmp_inodes, plan.profile)
+    };
+    can_be_prepared(plan)
+        && before(example) == before(plan)
+        && example.root.path == plan.root.path
+        && example.hostname == plan.hostname
+}

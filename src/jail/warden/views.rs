@@ -1,0 +1,82 @@
+//! The two views of the file system that the warden has.
+//!
+//! The host's, into which later mounts of the host come, is where sources are found. A bare one, with
+//! nothing in it but /proc and a place to put a root, is where jails are cloned: a jail then never holds
+//! the host's mounts, not even while it is being made, and the kernel has fewer to copy and to take away.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
+use nix::unistd::{chdir, mkdir, pivot_root};
+
+use crate::step::Step;
+use crate::sys;
+use crate::wire::Failure;
+
+/// Where a jail's root is attached in the bare view.
+pub const ROOT: &[u8] = b"/root";
+
+/// Both mount namespaces of a warden; between calls it is in the bare one.
+#[derive(Debug)]
+pub struct Views {
+    host: OwnedFd,
+    bare: OwnedFd,
+}
+
+impl Views {
+    /// Makes the bare view of the warden's own, and enters it. On failure the warden is where it was.
+    pub fn new() -> nix::Result<Self> {
+        let host = namespace()?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let proc = sys::copy_tree(open(c"/proc", flags, Mode::empty())?.as_fd())?;
+        sys::restrict_tree(proc.as_fd(), 0)?;
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let bare = strip(&proc).and_then(|()| namespace());
+        match bare {
+            Ok(bare) => Ok(Self { host, bare }),
+            Err(errno) => setns(&host, CloneFlags::CLONE_NEWNS).and(Err(errno)),
+        }
+    }
+
+    /// Does something in the host's view.
+    pub fn in_host<T>(&self, act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        enter(&self.host)?;
+        let result = act();
+        enter(&self.bare)?;
+        result
+    }
+}
+
+fn enter(namespace: &OwnedFd) -> Result<(), Failure> {
+    let fail = |errno: Errno| Failure { step: Step::OpenSource, index: 0, errno: errno as i32 };
+    setns(namespace, CloneFlags::CLONE_NEWNS).map_err(fail)
+}
+
+/// This process's mount namespace.
+fn namespace() -> nix::Result<OwnedFd> {
+    open(c"/proc/self/ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+/// Leaves nothing in this mount namespace but the given /proc.
+fn strip(proc: &OwnedFd) -> nix::Result<()> {
+    const NONE: Option<&CStr> = None;
+    let tmpfs = Some(c"tmpfs");
+    let tight = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(NONE, c"/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+    // Over /proc, because that is a directory everywhere.
+    mount(tmpfs, c"/proc", tmpfs, tight, Some(c"size=4k,nr_inodes=8,mode=755"))?;
+    chdir(c"/proc")?;
+    mkdir(c"proc", Mode::from_bits_truncate(0o555))?;
+    mkdir(c"root", Mode::from_bits_truncate(0o555))?;
+    sys::attach_tree(proc.as_fd(), c"proc")?;
+    pivot_root(c".", c".")?;
+    umount2(c".", MntFlags::MNT_DETACH)?;
+    chdir(c"/")?;
+    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | tight;
+    mount(NONE, c"/", NONE, read_only, NONE)
+}
