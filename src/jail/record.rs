@@ -89,6 +89,7 @@ mod tests {
             landlock_abi,
             mdwe: true,
             sealed_filter: "a".to_owned(),
+            sealed_stages: [String::new(), String::new()],
             general_filter: "b".to_owned(),
             loopback_filter: "c".to_owned(),
         }
