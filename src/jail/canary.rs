@@ -13,13 +13,8 @@ use crate::client::Client;
 use crate::plan::JailSpec;
 use crate::{Isolation, StartError};
 
-/// Tries every act that the sealed profile forbids, each in a jail of its own, on the root filesystem of
-/// `image`. Any that is not refused is an error: then no turn may run.
-pub(crate) async fn prove_walls(client: &Client, image: &Image) -> Result<(), StartError> {
-    prove_profile(client, image, Isolation::SEALED).await
-}
-
-/// The same for any isolation. `image` is the built-in one: what is proved is the jail, and another
+/// Tries every act that this isolation forbids, each in a jail of its own. Any that is not refused is an
+/// error: then no turn may run. `image` is the built-in one: what is proved is the jail, and another
 /// image's files could look like the host's.
 pub(crate) async fn prove_profile(
     client: &Client,
@@ -92,9 +87,4 @@ fn nothing() -> Result<[OwnedFd; 3], StartError> {
             .map_err(|e| StartError::host("open /dev/null", e))
     };
     Ok([open()?, open()?, open()?])
-}
-
-/// How many acts are tried under the sealed profile.
-pub(crate) fn count() -> usize {
-    Attempt::SEALED.len()
 }

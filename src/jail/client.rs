@@ -131,7 +131,8 @@ impl Client {
             Ok(Some((Response::Unable(failure), _))) => {
                 return Err(StartError::step(failure, None));
             }
-            Ok(_) => return Err(StartError::WardenDied),
+            Ok(None) => return Err(StartError::WardenKilled),
+            Ok(Some(_)) => return Err(StartError::WardenDied),
             Err(e) => return Err(host_error("read from the warden", &e)),
         };
         let settings = Settings { pool: options.pool.min(MAX_POOL) };

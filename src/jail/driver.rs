@@ -13,11 +13,13 @@ use turnjail_images::{BUILTIN, ImageError, ImageStore};
 use turnjail_protocol::{Reply, WorkerCode};
 use turnjail_warden::wire::Facts;
 
+use crate::causes::evidence::Evidence;
+use crate::causes::{advise, table};
 use crate::client::{Client, ClientOptions};
 use crate::plan::JailSpec;
 use crate::proof::Proved;
 use crate::run::{Ended, run};
-use crate::{ImagePolicies, Isolation, StartError, host, receipt};
+use crate::{ImagePolicies, Isolation, StartError, groups, receipt};
 
 /// The ABI from which on a required landlock counts as there: it mediates truncation.
 pub(crate) const LANDLOCK_MINIMUM: u32 = 3;
@@ -205,10 +207,10 @@ pub(crate) fn check_root() -> Result<(), StartError> {
 pub(crate) fn check_capabilities() -> Result<(), StartError> {
     match caps::read(None, caps::CapSet::Permitted) {
         Ok(held) if held.is_empty() => Ok(()),
-        Ok(_) => Err(StartError::policy(
-            "this process holds capabilities",
-            "start turnjail without ambient or file capabilities",
-        )),
+        Ok(_) => {
+            let advice = advise(&table::CAPABILITIES, &Evidence::here(), &[]);
+            Err(StartError::policy(advice.why, &advice.remedy))
+        }
         Err(_) => Err(StartError::policy(
             "it cannot be found out whether this process holds capabilities",
             "make capget(2) work",
@@ -217,16 +219,17 @@ pub(crate) fn check_capabilities() -> Result<(), StartError> {
 }
 
 fn check_groups(policy: Policy) -> Result<(), StartError> {
-    let groups = host::privileged_groups().map_err(|e| StartError::host("read the groups", e))?;
-    let groups = groups.join(", ");
+    let here = Evidence::here();
+    let names = groups::privileged(&here).map_err(|e| StartError::host("read the groups", e))?;
+    if names.is_empty() {
+        return Ok(());
+    }
+    let names = names.join(", ");
+    let advice = advise(&table::GROUPS, &here, &[("groups", &names)]);
     match policy {
-        _ if groups.is_empty() => Ok(()),
-        Policy::Required => Err(StartError::policy(
-            format!("this user is in groups that amount to root or to devices: {groups}"),
-            "run turnjail as a user outside those groups, or set groups = \"warn\"",
-        )),
+        Policy::Required => Err(StartError::policy(advice.why, &advice.remedy)),
         Policy::BestEffort => {
-            tracing::warn!(groups, "supplementary groups cannot be dropped inside a jail");
+            tracing::warn!(groups = names, "supplementary groups cannot be dropped inside a jail");
             Ok(())
         }
     }

@@ -6,6 +6,9 @@ use turnjail_warden::canary::Attempt;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Failure, Status};
 
+use crate::causes::evidence::Evidence;
+use crate::causes::table;
+use crate::causes::{Advice, advise};
 use crate::stage;
 
 /// Why a jail or the warden could not be made: the step, the object, the system's answer.
@@ -21,7 +24,7 @@ pub enum StartError {
         object: Option<String>,
     },
     /// The host's own part failed.
-    #[error("cannot {what}: {errno}")]
+    #[error("cannot {what}: {errno}{}", self.because())]
     Host {
         /// What was tried.
         what: &'static str,
@@ -29,8 +32,11 @@ pub enum StartError {
         errno: Errno,
     },
     /// The warden's program cannot be executed.
-    #[error("cannot execute the warden: {0}")]
+    #[error("cannot execute the warden: {}{}", .0, self.because())]
     Execute(Errno),
+    /// The warden was gone before it said whether it is ready.
+    #[error("cannot set up the warden{}", self.because())]
+    WardenKilled,
     /// The warden ended while it was needed.
     #[error("the warden ended while the jail was running")]
     WardenDied,
@@ -65,6 +71,11 @@ impl StartError {
         Self::Execute(Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
+    /// The cause, after a colon, when it is known.
+    fn because(&self) -> String {
+        self.advice().map(|advice| format!(": {}", advice.why)).unwrap_or_default()
+    }
+
     pub(crate) fn step(failure: Failure, object: Option<String>) -> Self {
         Self::Step { failure, object }
     }
@@ -72,9 +83,12 @@ impl StartError {
     /// A stable word, the same that `doctor` prints.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Step { failure, .. } => stage::advice(*failure).code,
+            Self::Step { .. } => self.advice().map_or("jail", |advice| advice.code),
+            Self::Host { errno, .. } if too_many_files(*errno) => table::OPEN_FILES.code,
+            Self::Host { errno, .. } if *errno == Errno::AGAIN => table::PROCESS_LIMIT.code,
             Self::Host { .. } => "host",
-            Self::Execute(_) => "warden-exec",
+            Self::Execute(_) => self.advice().map_or("warden-exec", |advice| advice.code),
+            Self::WardenKilled => table::WARDEN_KILLED.code,
             Self::WardenDied => "warden-died",
             Self::Breach { .. } => "breach",
             Self::Policy { .. } => "policy",
@@ -84,23 +98,40 @@ impl StartError {
     /// One line saying what to do, when known.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::Step { failure, .. } => stage::advice(*failure).remedy,
-            Self::Host { errno, .. } if *errno == Errno::MFILE || *errno == Errno::NFILE => {
-                Some("raise the limit of open files (ulimit -n)".to_owned())
+            Self::Step { .. } | Self::Host { .. } | Self::Execute(_) | Self::WardenKilled => {
+                self.advice().map(|advice| advice.remedy)
             }
-            Self::Host { .. } => None,
-            Self::Execute(Errno::MFILE | Errno::NFILE) => {
-                Some("raise the limit of open files (ulimit -n)".to_owned())
-            }
-            Self::Execute(Errno::ACCESS | Errno::PERM) => {
-                Some("allow executing memfds (sysctl vm.memfd_noexec=0) or mount /proc".to_owned())
-            }
-            Self::Execute(_) => Some("mount /proc; the warden is executed through it".to_owned()),
             Self::WardenDied => Some("try again; turnjail starts another warden".to_owned()),
             Self::Breach { .. } => Some(
                 "do not use this host for turns; report the output of turnjail doctor".to_owned(),
             ),
             Self::Policy { remedy, .. } => Some(remedy.clone()),
+        }
+    }
+
+    /// The cause in the table, when it is there.
+    pub(crate) fn advice(&self) -> Option<Advice> {
+        let here = Evidence::here();
+        let plain = |cause| Some(advise(cause, &here, &[]));
+        match self {
+            Self::Step { failure, .. } => stage::advice(*failure, &here),
+            Self::Host { errno, .. } | Self::Execute(errno) if too_many_files(*errno) => {
+                plain(&table::OPEN_FILES)
+            }
+            Self::Host { errno, .. } | Self::Execute(errno) if *errno == Errno::AGAIN => {
+                plain(&table::PROCESS_LIMIT)
+            }
+            Self::Host { errno, .. } | Self::Execute(errno) if *errno == Errno::NOMEM => {
+                plain(&table::MEMORY)
+            }
+            Self::Execute(_) => match here.sysctl("vm.memfd_noexec") {
+                Some(value) if value != "0" => {
+                    Some(advise(&table::MEMFD_NOEXEC, &here, &[("value", &value)]))
+                }
+                _ => plain(&table::WARDEN_EXEC),
+            },
+            Self::WardenKilled => plain(&table::WARDEN_KILLED),
+            _ => None,
         }
     }
 
@@ -111,6 +142,10 @@ impl StartError {
             _ => true,
         }
     }
+}
+
+fn too_many_files(errno: Errno) -> bool {
+    errno == Errno::MFILE || errno == Errno::NFILE
 }
 
 impl From<StartError> for DriverError {

@@ -3,17 +3,19 @@
 //! A jail is a full set of namespaces, a read-only root, a few mounts, no capability, a seccomp filter
 //! and a landlock ruleset around one worker. The [warden](turnjail_warden) makes them; this crate is
 //! the host's side: it says what is wanted ([`plan`]), talks to the warden ([`client`]), feeds and
-//! reads the worker ([`driver`]), and turns failures into causes and remedies ([`stage`]).
+//! reads the worker ([`driver`]), and turns failures into causes and remedies ([`stage`],
+//! [`causes`]).
 //!
 //! It never runs a worker with less isolation than its policies ask for.
 #![forbid(unsafe_code)]
 
 pub mod canary;
+pub mod causes;
 pub mod client;
 pub mod doctor;
 mod driver;
 mod error;
-mod host;
+mod groups;
 mod interpreter;
 mod isolation;
 mod output;

@@ -13,6 +13,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
+use turnjail_warden::trial::{self, Block, Outcome};
 
 use crate::StartError;
 
@@ -28,11 +29,7 @@ pub(crate) fn start() -> Result<(OwnedFd, Pid), StartError> {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| StartError::host("make a socket pair", e))?;
     rustix::io::ioctl_fionbio(&ours, true).map_err(|e| StartError::host("set up a socket", e))?;
-    let program = program().map_err(|e| match e {
-        // vm.memfd_noexec forbids executable ones.
-        Errno::ACCESS | Errno::PERM => StartError::Execute(e),
-        other => StartError::host("copy the warden into memory", other),
-    })?;
+    let program = program()?;
     let mut keeper = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .env_clear()
         // From its first moment out of reach of a Ctrl-C that is meant for the host.
@@ -51,8 +48,30 @@ pub(crate) fn start() -> Result<(OwnedFd, Pid), StartError> {
     Ok((ours, pid))
 }
 
+/// Has the same program try each building block of a jail on its own. Blocks for as long as that takes,
+/// which the program bounds itself.
+pub(crate) fn try_blocks() -> Result<Vec<(Block, Outcome)>, StartError> {
+    let program = program()?;
+    let tried = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .arg(trial::ARGUMENT)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|e| StartError::execute(&e))?;
+    postcard::from_bytes(&tried.stdout).map_err(|_| StartError::WardenKilled)
+}
+
 /// The program in a memfd that nobody can change any more.
-fn program() -> Result<File, Errno> {
+fn program() -> Result<File, StartError> {
+    in_memory().map_err(|e| match e {
+        // vm.memfd_noexec forbids executable ones.
+        Errno::ACCESS | Errno::PERM => StartError::Execute(e),
+        other => StartError::host("copy the warden into memory", other),
+    })
+}
+
+fn in_memory() -> Result<File, Errno> {
     // The flag for executable memfds is unknown before Linux 6.3, where all are executable.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memfd = match memfd_create(c"turnjail-warden", flags | MemfdFlags::EXEC) {

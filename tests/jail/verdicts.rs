@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ContainerDriver as _, ContainerSpec, DriverError, Limits, WallState};
-use turnjail_jail::doctor::State;
+use turnjail_jail::doctor::{Report, State};
 use turnjail_jail::{Isolation, JailDriver, JailOptions, Policy, Profile};
 use turnjail_tests::jails::Bench;
 use turnjail_warden::canary::{Attempt, SUCCEEDED};
@@ -16,12 +16,15 @@ fn options(bench: &Bench) -> JailOptions {
 
 pub fn doctor() {
     let bench = Bench::new();
-    let checks = bench.runtime().block_on(turnjail_jail::doctor::doctor(&options(&bench)));
+    let places = [("images", bench.path("store"))];
+    let doctor = turnjail_jail::doctor::doctor(&options(&bench), &places);
+    let Report { checks, inside } = bench.runtime().block_on(doctor);
+    assert!(inside.is_some_and(|inside| inside.seccomp == "2"), "a worker was looked at");
     for check in &checks {
         assert_ne!(check.state, State::Failed, "{check:?}");
         assert!(check.state == State::Ok || check.consequence.is_some(), "{check:?}");
     }
-    for name in ["kernel", "user namespace and warden", "landlock", "jail", "walls"] {
+    for name in ["kernel", "building blocks", "warden", "landlock", "jail", "walls", "inside"] {
         assert!(checks.iter().any(|check| check.name == name), "no check of {name}: {checks:?}");
     }
 }

@@ -20,6 +20,7 @@ use nix::unistd::{getgid, getuid, setsid};
 use crate::serve;
 use crate::step::Step;
 use crate::sys::{self, Cloned};
+use crate::trial;
 use crate::wire::{Failure, Response};
 
 /// The namespaces of the warden itself; each jail has a full set of its own below these.
@@ -30,6 +31,9 @@ const CONTROL: RawFd = 3;
 
 /// The warden's `main`. Standard input is the warden's end of a packet socket.
 pub fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == trial::ARGUMENT) {
+        return trial::main();
+    }
     let Some(control) = control_socket() else {
         let _ = writeln!(std::io::stderr(), "turnjail-warden is started by turnjail, not by hand");
         return ExitCode::from(2);

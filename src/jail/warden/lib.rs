@@ -23,5 +23,6 @@ pub mod seccomp;
 pub mod serve;
 pub mod step;
 pub mod sys;
+pub mod trial;
 pub mod views;
 pub mod wire;

@@ -1,11 +1,13 @@
 //! `turnjail doctor`: each building block tried, then a real turn in a real jail.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use turnjail_jail::JailOptions;
-use turnjail_jail::doctor::{Check, State};
+use turnjail_jail::doctor::inside::Inside;
+use turnjail_jail::doctor::{Check, Report, State, places};
 use turnjail_runtime::{EventSender, TurnResult};
 
 use super::arguments::Common;
@@ -24,6 +26,8 @@ const SAYS: &str = "Please remember that my doctor is turnjail.";
 /// What was found out.
 struct Findings {
     checks: Vec<Check>,
+    /// What a worker in a jail is.
+    inside: Option<Inside>,
     /// What is wrong with the configuration, where there is one.
     configuration: Option<CliError>,
     /// The turn at the end; none where a jail cannot be made.
@@ -33,11 +37,11 @@ struct Findings {
 /// Tries everything and prints a line each.
 pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     host::refuse_root("doctor")?;
-    let (options, configuration) = configured(common)?;
+    let Configured { options, places, problem } = configured(common)?;
     session::log(Logging { level: tracing::Level::ERROR, format: LogFormat::Text });
     let findings = session::in_private_place(async |place, interrupts| {
         let options = options.unwrap_or_else(|| JailOptions::new(place.images()));
-        examine(place, interrupts, options, configuration).await
+        examine(place, interrupts, options, places, problem).await
     })?;
     let exit = findings.exit();
     if common.json {
@@ -48,28 +52,49 @@ pub fn run(common: &Common) -> Result<ExitCode, CliError> {
     Ok(exit.map_or(ExitCode::SUCCESS, |exit| ExitCode::from(exit.code())))
 }
 
-/// The policies of the configuration where there is one, and what a start would refuse of the rest.
-fn configured(common: &Common) -> Result<(Option<JailOptions>, Option<CliError>), CliError> {
+/// What a configuration says, where there is one.
+#[derive(Default)]
+struct Configured {
+    /// Its policies.
+    options: Option<JailOptions>,
+    /// Its directories.
+    places: Vec<(&'static str, PathBuf)>,
+    /// What a start would refuse of the rest.
+    problem: Option<CliError>,
+}
+
+fn configured(common: &Common) -> Result<Configured, CliError> {
     if common.config.is_none() && !Common::default_file_exists() {
-        return Ok((None, None));
+        return Ok(Configured::default());
     }
     let settings = common.load()?.settings;
-    Ok((Some(settings.jail_options()), session::check(&settings).err()))
+    let directories = &settings.directories;
+    let places = vec![
+        (places::STORE, directories.images.clone()),
+        ("run directories", directories.run.clone()),
+        ("workspaces", directories.workspaces.clone()),
+    ];
+    let problem = session::check(&settings).err();
+    Ok(Configured { options: Some(settings.jail_options()), places, problem })
 }
 
 async fn examine(
     place: &Place,
     interrupts: &mut Interrupts,
     options: JailOptions,
+    mut places: Vec<(&'static str, PathBuf)>,
     configuration: Option<CliError>,
 ) -> Result<Findings, CliError> {
-    let checks =
-        interrupts.guard(async { Ok(turnjail_jail::doctor::doctor(&options).await) }).await?;
+    if places.is_empty() {
+        places.push((places::STORE, place.images()));
+    }
+    let examined = async { Ok(turnjail_jail::doctor::doctor(&options, &places).await) };
+    let Report { checks, inside } = interrupts.guard(examined).await?;
     let broken = checks.iter().any(|check| check.state == State::Failed && !check.policy);
     let turn = if broken { None } else { Some(turn(place, interrupts).await) };
     match turn {
         Some(Err(error)) if error.code == "cancelled" => Err(error),
-        turn => Ok(Findings { checks, configuration, turn }),
+        turn => Ok(Findings { checks, inside, configuration, turn }),
     }
 }
 
@@ -107,6 +132,7 @@ impl Findings {
             "ok": exit.is_none(),
             "exit": exit.map_or(0, Exit::code),
             "checks": self.checks,
+            "inside": self.inside,
             "configuration": self.configuration.as_ref().map(|error| {
                 json!({ "error": error.code, "cause": error.to_string() })
             }),
@@ -154,12 +180,41 @@ impl Findings {
                 palette.paint(Style::Bad, "turns can run here, but not by this configuration")
             }
         };
+        let inside = self.inside.as_ref().map(|inside| seen(inside, palette)).unwrap_or_default();
         format!(
-            "a real turn ({}): jail started in {start}, whole turn {whole}\n{}\n{verdict}\n",
+            "a real turn ({}): jail started in {start}, whole turn {whole}\n{}{inside}\n{verdict}\n",
             receipt::ran_by(run),
             receipt::in_force(run, palette),
         )
     }
+}
+
+/// What a worker in a jail is, as the kernel says.
+fn seen(inside: &Inside, palette: Palette) -> String {
+    let list = |all: &[String]| all.join("; ");
+    let pairs = |all: &std::collections::BTreeMap<&str, String>| {
+        all.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+    };
+    let limits = inside.limits.iter().map(|(name, value)| format!("{name} {value}"));
+    let lines = [
+        ("ids", pairs(&inside.ids)),
+        ("process", format!("{} (on this host, ..., in the jail)", inside.process)),
+        ("capabilities", pairs(&inside.capabilities)),
+        ("privileges", format!("no_new_privs {}", inside.no_new_privs)),
+        ("seccomp", format!("mode {}, {} filter(s)", inside.seccomp, inside.seccomp_filters)),
+        ("namespaces", format!("its own {}", inside.own_namespaces.join(", "))),
+        ("shared", inside.shared_namespaces.join(", ")),
+        ("mounts", list(&inside.mounts)),
+        ("interfaces", list(&inside.interfaces)),
+        ("descriptors", list(&inside.descriptors)),
+        ("limits", limits.collect::<Vec<_>>().join("; ")),
+    ];
+    let title = palette.paint(Style::Strong, "a worker in a jail, as the kernel shows it");
+    let mut text = format!("{title}\n");
+    for (name, value) in lines.into_iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(text, "  {name:12}  {}", visible(&value));
+    }
+    text
 }
 
 /// A building block: its verdict and evidence, then what is lost and what to do.
