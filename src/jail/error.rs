@@ -84,9 +84,7 @@ impl StartError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Step { .. } => self.advice().map_or("jail", |advice| advice.code),
-            Self::Host { errno, .. } if too_many_files(*errno) => table::OPEN_FILES.code,
-            Self::Host { errno, .. } if *errno == Errno::AGAIN => table::PROCESS_LIMIT.code,
-            Self::Host { .. } => "host",
+            Self::Host { .. } => self.advice().map_or("host", |advice| advice.code),
             Self::Execute(_) => self.advice().map_or("warden-exec", |advice| advice.code),
             Self::WardenKilled => table::WARDEN_KILLED.code,
             Self::WardenDied => "warden-died",
@@ -124,6 +122,8 @@ impl StartError {
             Self::Host { errno, .. } | Self::Execute(errno) if *errno == Errno::NOMEM => {
                 plain(&table::MEMORY)
             }
+            Self::Host { errno, .. } if *errno == Errno::FBIG => plain(&table::FILE_TOO_LARGE),
+            Self::Execute(_) if !here.exists("/proc/self/status") => plain(&table::NO_PROC),
             Self::Execute(_) => match here.sysctl("vm.memfd_noexec") {
                 Some(value) if value != "0" => {
                     Some(advise(&table::MEMFD_NOEXEC, &here, &[("value", &value)]))

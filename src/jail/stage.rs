@@ -118,7 +118,9 @@ fn namespaces(errno: Errno, evidence: &Evidence) -> Found {
             &table::USERNS_SYSCTL
         }
         Errno::PERM if evidence.is_unmapped() => &table::UNMAPPED,
-        Errno::PERM if evidence.is_filtered() && evidence.variable("INVOCATION_ID").is_some() => {
+        Errno::PERM | Errno::NOSYS
+            if evidence.is_filtered() && evidence.variable("INVOCATION_ID").is_some() =>
+        {
             &table::UNIT_FILTER
         }
         Errno::PERM | Errno::NOSYS if evidence.is_filtered() => &table::OUTER_SECCOMP,

@@ -42,6 +42,7 @@ pub(crate) async fn start(
     let skills = Skills::load(&options.skills)?;
     let prompt = prompt(&options, &skills)?;
     let options = with_skill_tool(options, &skills)?;
+    roots::check_socket_path(&options.run_root)?;
     let (roots, leftovers) = Roots::prepare(&options.run_root, &options.workspace_root).await?;
     check_specs(&options, &roots, ids)?;
     let broker = Broker::start(options.broker.clone()).await?;

@@ -17,7 +17,8 @@ fn options(bench: &Bench) -> JailOptions {
 pub fn doctor() {
     let bench = Bench::new();
     let places = [("images", bench.path("store"))];
-    let doctor = turnjail_jail::doctor::doctor(&options(&bench), &places);
+    let options = options(&bench);
+    let doctor = turnjail_jail::doctor::doctor(&options, &places);
     let Report { checks, inside } = bench.runtime().block_on(doctor);
     assert!(inside.is_some_and(|inside| inside.seccomp == "2"), "a worker was looked at");
     for check in &checks {

@@ -66,8 +66,8 @@ causes! {
         => On(Nix), "set security.allowUserNamespaces = true; or boot.kernel.sysctl.\"user.{limit}\" = 15000; in configuration.nix, then sudo nixos-rebuild switch"
         => Always, "{sysctl user.{limit}=15000} (a hardening guide may have set it to 0; inside a container or sandbox its starter must raise it)";
     LIMIT_REACHED = "namespace-limit" Failed(EVERY_TURN):
-        "a limit of namespaces is reached (this is not about disk space): too many exist, or 32 are nested already"
-        => Always, "end leaked processes that hold namespaces (the first process of a container must reap: docker run --init), nest less, or {sysctl user.max_user_namespaces=15000}";
+        "a limit of namespaces is reached (this is not about disk space): too many exist, 32 are nested already, or a sandbox around turnjail forbids nesting"
+        => Always, "start turnjail outside of sandboxes that forbid nesting (bubblewrap --disable-userns), end leaked processes that hold namespaces (the first process of a container must reap: docker run --init), or {sysctl user.max_user_namespaces=15000}";
     UNMAPPED = "unmapped-id" Failed(EVERY_TURN):
         "this user or group is not mapped in the surrounding user namespace"
         => Always, "start turnjail as a user and group that the surrounding container maps (unshare --map-current-user maps this one)";
@@ -215,6 +215,9 @@ causes! {
     FEW_FILES = "open-files" Degraded("few turns can run at once"):
         "this process may open {value} files"
         => Always, "raise the hard limit: ulimit -n 65536 (systemd: LimitNOFILE=65536)";
+    FILE_TOO_LARGE = "file-size" Failed(EVERY_TURN):
+        "this process may not write files as large as its own programs (ulimit -f)"
+        => Always, "ulimit -f unlimited (systemd: LimitFSIZE=infinity)";
     SMALL_FILES = "file-size" Degraded("workspaces and the image store cannot hold larger files"):
         "this process may write files of {value} bytes at most (ulimit -f)"
         => Always, "ulimit -f unlimited (systemd: LimitFSIZE=infinity)";

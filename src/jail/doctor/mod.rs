@@ -20,9 +20,9 @@ use serde::Serialize;
 use turnjail_images::{BUILTIN, Image, ImageStore};
 
 use crate::StartError;
+use crate::causes::Advice;
 use crate::causes::evidence::Evidence;
 use crate::causes::table::Verdict;
-use crate::causes::{Advice, table};
 use crate::client::Client;
 use crate::driver::{JailOptions, Policy, check_capabilities, check_root};
 use inside::Inside;
@@ -102,6 +102,7 @@ impl Check {
             state: State::Failed,
             consequence: Some("no turn can run".to_owned()),
             remedy: error.remedy(),
+            policy: matches!(error, StartError::Policy { .. }),
             ..Self::ok(name, error.to_string())
         }
     }
@@ -168,7 +169,7 @@ fn excuse_what_is_not_needed(checks: &mut [Check]) {
 fn process() -> Check {
     match check_capabilities() {
         Ok(()) => Check::ok("process", "no capabilities"),
-        Err(error) => Check { code: table::CAPABILITIES.code, ..Check::failed("process", &error) },
+        Err(error) => Check::failed("process", &error),
     }
 }
 

@@ -114,6 +114,7 @@ impl Findings {
             self.checks.iter().any(|check| check.state == State::Failed && check.policy == policy)
         };
         match &self.turn {
+            _ if failed(false) && self.only_the_store_failed() => Some(Exit::Usage),
             _ if failed(false) => Some(Exit::CannotJail),
             None => Some(Exit::CannotJail),
             Some(Err(error)) => Some(error.exit),
@@ -121,6 +122,12 @@ impl Findings {
             Some(Ok(_)) if failed(true) => Some(Exit::PolicyUnmet),
             Some(Ok(_)) => self.configuration.as_ref().map(|error| error.exit),
         }
+    }
+
+    /// A store that cannot be used is a matter of its directory, which a setting names.
+    fn only_the_store_failed(&self) -> bool {
+        let failed = |check: &&Check| check.state == State::Failed && !check.policy;
+        self.checks.iter().filter(failed).all(|check| check.code.starts_with("image-"))
     }
 
     fn as_json(&self, exit: Option<Exit>) -> Value {

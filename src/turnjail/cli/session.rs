@@ -12,6 +12,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use turnjail_docker::DockerDriver;
 use turnjail_driver::ContainerDriver;
 use turnjail_jail::JailDriver;
+use turnjail_jail::causes::evidence::Evidence;
+use turnjail_jail::causes::{advise, table};
 use turnjail_runtime::{EventSender, SandboxRuntime, TurnRequest, TurnResult};
 
 use super::failure;
@@ -39,21 +41,44 @@ pub fn log(logging: Logging) {
 /// Runs a command's future. What it leaves in the background has a moment to end.
 pub fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     check_open_files()?;
+    check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| {
-            CliError::new(
-                Exit::Failed,
-                "threads",
-                format_args!("threads cannot be started: {error}"),
-                "raise the limits of processes and open files (ulimit -u, ulimit -n)",
-            )
-        })?;
+        .map_err(|error| no_threads(&error))?;
     let result = runtime.block_on(future);
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
+}
+
+/// As many threads as a command needs at its start, all at once: a runtime panics where it cannot have
+/// them.
+fn check_threads() -> Result<(), CliError> {
+    const NEEDED: usize = 6;
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let started = std::thread::scope(|scope| {
+        let wait = || drop(held.lock().map(|held| held.recv()));
+        let mut threads = 0..NEEDED;
+        let started = threads
+            .try_for_each(|_| std::thread::Builder::new().spawn_scoped(scope, wait).map(drop));
+        drop(hold);
+        started
+    });
+    started.map_err(|error| no_threads(&error))
+}
+
+/// Why there are no threads, in the words of the table of causes.
+fn no_threads(error: &std::io::Error) -> CliError {
+    let cause = match error.kind() {
+        std::io::ErrorKind::WouldBlock => &table::PROCESS_LIMIT,
+        std::io::ErrorKind::PermissionDenied => &table::OUTER_SECCOMP,
+        _ => &table::MEMORY,
+    };
+    let advice = advise(cause, &Evidence::here(), &[]);
+    let what = format!("threads cannot be started: {error}: {}", advice.why);
+    CliError::new(Exit::CannotJail, advice.code, what, advice.remedy)
 }
 
 /// With fewer descriptors not even the threads' own start, which panics without.

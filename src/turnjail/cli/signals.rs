@@ -10,12 +10,17 @@ use crate::error::{CliError, Exit};
 /// How much later than its effect a signal may be noticed.
 const MOMENT: Duration = Duration::from_millis(20);
 
+/// SIGXFSZ, the same on x86_64 and aarch64 (signal(7)).
+const FILE_TOO_LARGE: i32 = 25;
+
 /// Listens from now on. While it lives, none of the three ends the process by itself, so that a second
 /// Ctrl-C cannot interrupt the clean-up that the first one began.
 pub struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    /// Listened to so that a file over the limit (ulimit -f) is an error that says so, and not a death.
+    _file_too_large: Signal,
 }
 
 impl Interrupts {
@@ -35,6 +40,7 @@ impl Interrupts {
             interrupt: on(SignalKind::interrupt())?,
             terminate: on(SignalKind::terminate())?,
             hang_up: on(SignalKind::hangup())?,
+            _file_too_large: on(SignalKind::from_raw(FILE_TOO_LARGE))?,
         })
     }
 

@@ -23,6 +23,10 @@ pub enum Fact {
     Jail,
     /// The tests run as root.
     Root,
+    /// The programs unshare and setpriv (util-linux), and leave to make namespaces by them.
+    Unshare,
+    /// The program bwrap, and leave to make its namespaces.
+    Bubblewrap,
 }
 
 impl Fact {
@@ -31,6 +35,8 @@ impl Fact {
         match self {
             Self::Jail => "jail",
             Self::Root => "root",
+            Self::Unshare => "unshare",
+            Self::Bubblewrap => "bubblewrap",
         }
     }
 
@@ -51,7 +57,25 @@ impl Fact {
                     (run.code != 0).then(|| format!("turnjail doctor says: {}{}", run.out, run.err))
                 })
                 .clone(),
+            Self::Unshare => {
+                failing("unshare", &["--user", "--map-current-user", "setpriv", "true"])
+            }
+            Self::Bubblewrap => {
+                failing("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "/bin/true"])
+            }
         }
+    }
+}
+
+/// Why a program cannot do this for an ordinary user; none when it can.
+fn failing(program: &str, arguments: &[&str]) -> Option<String> {
+    let account = Account::new();
+    match account.command_of_user(Path::new(program), arguments).output() {
+        Err(error) => Some(format!("{program} cannot be started: {error}")),
+        Ok(output) if !output.status.success() => {
+            Some(format!("{program} fails: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
+        Ok(_) => None,
     }
 }
 

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod endpoint;
 mod environment;
+mod harness;
 mod secrets;
 mod signals;
 mod turn;
@@ -17,24 +18,10 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 
-use environment::Fact;
-
-/// A test: a name that says what must be true, what the machine must have for it, and the check.
-pub struct Test {
-    name: &'static str,
-    needs: &'static [Fact],
-    check: fn(),
-}
-
-/// A list of tests that are functions of a module.
-#[macro_export]
-macro_rules! tests {
-    ($needs:expr; $($check:ident),* $(,)?) => {
-        &[$($crate::Test { name: stringify!($check), needs: $needs, check: $check }),*]
-    };
-}
+pub use harness::Test;
+use harness::trial;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -52,24 +39,4 @@ fn main() -> ExitCode {
     ];
     let tests = lists.into_iter().chain([demo::ROOT_TESTS, conventions::ROOT_TESTS]).flatten();
     libtest_mimic::run(&arguments, tests.map(trial).collect()).exit_code()
-}
-
-/// A test that cannot run here is ignored, so counted, and says why; where `TURNJAIL_REQUIRE` names
-/// what is missing, it fails instead.
-fn trial(test: &Test) -> Trial {
-    let check = test.check;
-    match test.needs.iter().find_map(|fact| Some((fact, fact.missing()?))) {
-        None => Trial::test(test.name, move || {
-            check();
-            Ok(())
-        }),
-        Some((fact, why)) if fact.required() => {
-            let message = format!("TURNJAIL_REQUIRE names {}, but {why}", fact.name());
-            Trial::test(test.name, move || Err(Failed::from(message)))
-        }
-        Some((fact, why)) => {
-            eprintln!("skipped: {} (needs {}: {why})", test.name, fact.name());
-            Trial::test(test.name, || Ok(())).with_ignored_flag(true)
-        }
-    }
 }

@@ -1,0 +1,40 @@
+//! `turnjail doctor` where something is in the way: the right verdict, the right remedy, the right exit
+//! code, and a start that says the same.
+//!
+//! - `outer`: real obstacles, each made around the program without touching the host: an outer seccomp
+//!   filter, an outer user namespace with its own limits and mounts, a chroot, bubblewrap, resource
+//!   limits
+//! - `filters`: the filters for that
+//! - `judge`: what a verdict must be, and that a start agrees
+//! - `evidence`: hosts that this one cannot be made into, from files of theirs laid out
+
+#[path = "../../src/turnjail/tests/command_line/environment.rs"]
+#[allow(dead_code, reason = "each test program uses its part of what they share")]
+mod environment;
+mod evidence;
+mod filters;
+#[path = "../../src/turnjail/tests/command_line/harness.rs"]
+mod harness;
+mod judge;
+mod outer;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+pub use harness::Test;
+
+fn main() -> ExitCode {
+    // This program again, to start another under a filter.
+    if let Some(exit) = filters::asked() {
+        return exit;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(2);
+    let _installed = environment::install();
+    let _helper = filters::install();
+    let lists: [&[Test]; 4] =
+        [outer::FILTERED, outer::NAMESPACES, outer::SURROUNDED, evidence::TESTS];
+    let tests = lists.into_iter().chain([outer::ROOT_TESTS]).flatten();
+    libtest_mimic::run(&arguments, tests.map(harness::trial).collect()).exit_code()
+}
