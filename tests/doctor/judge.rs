@@ -15,7 +15,6 @@ const NOBODY: &str = "http://127.0.0.1:9/";
 pub struct Around {
     command: Vec<OsString>,
     variables: Vec<(&'static str, String)>,
-    more: String,
 }
 
 impl Around {
@@ -44,12 +43,6 @@ impl Around {
     /// With a variable of the environment.
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
-        self
-    }
-
-    /// With more in the configuration of the turn.
-    pub fn configured(mut self, more: &str) -> Self {
-        self.more.push_str(more);
         self
     }
 
@@ -83,7 +76,7 @@ impl Around {
     /// The same where the cause names these, too.
     pub fn must_fail_as(&self, code: &str, names: &[&str], remedy: &str) {
         let account = Account::new();
-        account.ask(NOBODY, &self.more);
+        account.ask(NOBODY, "");
         let (exit, found) = self.json(&account, &["doctor", "--json"]);
         assert_eq!((exit, &found["exit"]), (4, &4.into()), "{found:#}");
         let checks = found["checks"].as_array().unwrap();
@@ -114,7 +107,7 @@ impl Around {
     /// Doctor says that something is lost and that turns can run; a turn gets as far as its model.
     pub fn must_degrade(&self, code: &str, remedy: &str) {
         let account = Account::new();
-        account.ask(NOBODY, &self.more);
+        account.ask(NOBODY, "");
         let (exit, found) = self.json(&account, &["doctor", "--json"]);
         assert_eq!(exit, 0, "{found:#}");
         let checks = found["checks"].as_array().unwrap();
@@ -130,7 +123,7 @@ impl Around {
     /// Doctor says that turns can run here.
     pub fn must_work(&self) {
         let account = Account::new();
-        account.ask(NOBODY, &self.more);
+        account.ask(NOBODY, "");
         let (exit, found) = self.json(&account, &["doctor", "--json"]);
         assert_eq!((exit, &found["turn"]["ok"]), (0, &true.into()), "{found:#}");
         self.must_reach_the_model(&account);

@@ -130,6 +130,8 @@ pub async fn driver(settings: &Settings) -> Result<Arc<dyn ContainerDriver>, Cli
 
 /// Starts driver, broker and runtime, and checks that the image can run here.
 pub async fn start(settings: &Settings) -> Result<SandboxRuntime, CliError> {
+    // First, so that nothing is made below a directory that cannot be used.
+    check(settings)?;
     let mut options = settings.sandbox_options()?;
     if let Some(log) = settings.audit_log()? {
         options = options.audit(log);
