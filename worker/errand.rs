@@ -18,6 +18,10 @@ const LEVELS: usize = 64;
 
 /// Does the errand in the workspace.
 pub fn run(errand: Errand, places: &Places<'_>) -> Result<Reply, WorkerCode> {
+    if errand == Errand::Clear {
+        // Where it cannot be, opening says why.
+        let _ = sys::let_owner_into_place(places.workspace);
+    }
     let workspace = Dir::open(places.workspace).map_err(|_| WorkerCode::Io)?;
     let outcome = match errand {
         Errand::Measure => measure(&workspace),
@@ -100,6 +104,7 @@ fn remove(top: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
     if sys::unlink(top, name).is_ok() || sys::remove_dir(top, name).is_ok() {
         return Ok(1);
     }
+    open_again(top, name)?;
     let dir = sys::open_dir(top, name)?;
     let mut removed = 0;
     for below in names(dir.as_fd())? {
@@ -108,11 +113,21 @@ fn remove(top: BorrowedFd<'_>, name: &[u8]) -> Result<u64, Errno> {
         if gone {
             removed += 1;
         } else {
+            // What moves to another directory is written to: it gets another parent.
+            open_again(dir.as_fd(), &below)?;
             sys::rename(dir.as_fd(), &below, top, random_name()?.as_bytes())?;
         }
     }
     sys::remove_dir(top, name)?;
     Ok(removed + 1)
+}
+
+/// A program of a general image can close a directory even to its owner.
+fn open_again(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    match sys::stat(parent, name)? {
+        Kind::Directory => sys::let_owner_in(parent, name),
+        _ => Ok(()),
+    }
 }
 
 /// Gives a broken history or memory another name, or removes what is no file at all; what is readable
@@ -190,6 +205,26 @@ mod tests {
         assert_eq!(cleared, ErrandOutcome::Cleared { removed: 305, left: 0 });
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
         assert!(outside.path().join("kept").exists());
+    }
+
+    #[test]
+    fn directories_that_are_closed_to_their_owner_are_removed() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let temp = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let inner = temp.path().join("closed/inner");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("file"), "x").unwrap();
+        symlink(outside.path(), temp.path().join("link")).unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        mode(outside.path(), 0o500).unwrap();
+        mode(&inner, 0o000).unwrap();
+        mode(&temp.path().join("closed"), 0).unwrap();
+        mode(temp.path(), 0).unwrap();
+        let cleared = on(temp.path(), Errand::Clear);
+        assert_eq!(cleared, ErrandOutcome::Cleared { removed: 4, left: 0 });
+        let kept = fs::metadata(outside.path()).unwrap().permissions().mode();
+        assert_eq!(kept & 0o777, 0o500, "what a link leads to stays as it is");
     }
 
     #[test]

@@ -209,6 +209,17 @@ pub fn remove_dir(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
 }
 
+/// Lets the owner into a directory again, whatever its mode was. It follows a link, so only what was just
+/// seen to be a directory is named, where nobody else runs.
+pub fn let_owner_in(dir: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty())
+}
+
+/// The same for a place of the jail.
+pub fn let_owner_into_place(path: &[u8]) -> Result<(), Errno> {
+    fs::chmodat(fs::CWD, path, Mode::RWXU, AtFlags::empty())
+}
+
 /// Gives something another name, replacing what had it.
 pub fn rename(
     from: BorrowedFd<'_>,

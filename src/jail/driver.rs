@@ -19,7 +19,7 @@ use crate::client::{Client, ClientOptions};
 use crate::plan::JailSpec;
 use crate::proof::Proved;
 use crate::run::{Ended, run};
-use crate::{ImagePolicies, Isolation, StartError, groups, receipt};
+use crate::{ImagePolicies, Isolation, StartError, groups, process, receipt};
 
 /// The ABI from which on a required landlock counts as there: it mediates truncation.
 pub(crate) const LANDLOCK_MINIMUM: u32 = 3;
@@ -191,6 +191,7 @@ impl JailDriver {
 fn check_process(options: &JailOptions) -> Result<(), StartError> {
     check_root()?;
     check_capabilities()?;
+    process::check_file_size()?;
     check_groups(options.groups)
 }
 

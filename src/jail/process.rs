@@ -25,6 +25,7 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/warden"));
 /// The started process only keeps the warden proper, which ends when that socket closes; a thread waits
 /// for it, so that it never stays behind as a zombie.
 pub(crate) fn start() -> Result<(OwnedFd, Pid), StartError> {
+    check_file_size()?;
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| StartError::host("make a socket pair", e))?;
@@ -60,6 +61,20 @@ pub(crate) fn try_blocks() -> Result<Vec<(Block, Outcome)>, StartError> {
         .output()
         .map_err(|e| StartError::execute(&e))?;
     postcard::from_bytes(&tried.stdout).map_err(|_| StartError::WardenKilled)
+}
+
+/// A write past the limit of file sizes is death by SIGXFSZ, into a memfd, too: better said than died of.
+/// The built-in image's files must fit in it as well; they are about as large.
+pub(crate) fn check_file_size() -> Result<(), StartError> {
+    const NEEDED: u64 = 8 * 1024 * 1024;
+    const { assert!(PROGRAM.len() as u64 * 2 < NEEDED) };
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(bytes) if bytes < NEEDED => Err(StartError::policy(
+            format!("this process may write files of {bytes} bytes, and needs {NEEDED}"),
+            "raise the limit of file sizes (ulimit -f)",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The program in a memfd that nobody can change any more.

@@ -145,6 +145,7 @@ pub fn host(part: &str) -> ExitCode {
             ExitCode::FAILURE
         }
         "count" => count(),
+        "small" => small(),
         "tight" => tight(),
         "soak" => {
             pool::soak();
@@ -263,6 +264,30 @@ pub fn tighter_limits() {
         .output()
         .expect("a host");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A host whose files may be smaller than the warden's program says so instead of dying of it.
+pub fn small_files() {
+    let home = private_dir();
+    let program = std::env::current_exe().expect("this program");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 100; exec \"$@\"", "sh"])
+        .arg(program)
+        .args([AS_HOST, "small"])
+        .env("TMPDIR", home.path())
+        .output()
+        .expect("a host");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("ulimit -f"), "{said}");
+}
+
+fn small() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let started = runtime.block_on(turnjail_jail::client::Client::start());
+    let Err(error) = started else { return ExitCode::FAILURE };
+    eprintln!("{error}; {}", error.remedy().unwrap_or_default());
+    ExitCode::SUCCESS
 }
 
 fn tight() -> ExitCode {

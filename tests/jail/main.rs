@@ -55,6 +55,7 @@ fn main() -> ExitCode {
             verdicts::breach,
         ),
         Test::new("tighter_limits_of_the_host_are_kept", lifecycle::tighter_limits),
+        Test::new("a_file_size_limit_below_the_warden_is_said", lifecycle::small_files),
         Test::new("required_policies_stop_the_start", verdicts::policies),
         Test::new("the_receipt_says_what_is_in_force", verdicts::receipt),
     ])

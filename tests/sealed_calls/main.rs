@@ -37,15 +37,14 @@ fn every_turn() {
     worker().parent().expect("a root filesystem").clone_into(&mut spec.rootfs);
     for turn in turns::all() {
         let workspace = bench.path("workspace");
-        for (name, content) in &turn.files {
-            fs::write(workspace.join(name), content).expect("a file");
-        }
-        let broker = Broker::listen(&bench.path("run").join("broker.sock"), turn.answers);
+        turn.lay_out(&workspace);
+        let broker = Broker::listen(&bench.path("run").join("broker.sock"), turn.answers.clone());
         let ended = bench.run(&spec, &turn.stdin).expect("a jail");
         broker.stop();
-        let name = turn.name;
+        let name = &turn.name;
         assert_ne!(ended.reason, ExitReason::Filter, "{name}");
         assert_eq!(ended.exit.status, Status::Code(turn.exit_code), "{name}");
+        turn.open_again(&workspace);
         fs::remove_dir_all(&workspace).expect("the workspace");
         fs::create_dir(&workspace).expect("the workspace");
     }

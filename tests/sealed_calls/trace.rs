@@ -62,10 +62,9 @@ impl Tracer {
 /// Runs a turn; what the worker left, and the names of its calls.
 pub fn turn(turn: &Turn) -> (Ended, BTreeSet<String>) {
     let (tracer, stage) = (Tracer::new(), Stage::new());
-    for (name, content) in &turn.files {
-        fs::write(stage.workspace().join(name), content).expect("a file");
-    }
+    turn.lay_out(&stage.workspace());
     let ended = stage.run(&tracer.program(), &turn.stdin, turn.answers.clone());
+    turn.open_again(&stage.workspace());
     (ended, tracer.calls().into_iter().collect())
 }
 

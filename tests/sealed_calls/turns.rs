@@ -1,8 +1,12 @@
 //! The turns: those recorded, and some with the file tools and a shared workspace.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use serde_json::{Value, json};
+use turnjail_protocol::errand::Errand;
 use turnjail_tests::script::Response;
 use turnjail_tests::vectors;
 
@@ -11,6 +15,8 @@ pub struct Turn {
     pub name: String,
     /// The files of the workspace before it.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// A directory that is closed even to its owner.
+    pub closed: Option<&'static str>,
     pub stdin: Vec<u8>,
     pub answers: Vec<Response>,
     pub exit_code: i32,
@@ -21,11 +27,12 @@ pub fn all() -> Vec<Turn> {
     let recorded = vectors::worker().into_iter().map(|(name, vector)| Turn {
         name,
         files: vectors::files(&vector, "workspace_before"),
+        closed: None,
         stdin: vectors::stdin(&vector),
         answers: vectors::answers(&vector),
         exit_code: vector["exit_code"].as_i64().expect("an exit code") as i32,
     });
-    recorded.chain([files(), channel()]).collect()
+    recorded.chain([files(), channel()]).chain(errands()).collect()
 }
 
 fn turn(name: &str, fields: Value, answers: Vec<Response>) -> Turn {
@@ -43,6 +50,7 @@ fn turn(name: &str, fields: Value, answers: Vec<Response>) -> Turn {
     Turn {
         name: name.to_owned(),
         files: BTreeMap::new(),
+        closed: None,
         stdin: turn.to_string().into_bytes(),
         answers,
         exit_code: 0,
@@ -76,4 +84,37 @@ fn files() -> Turn {
 fn channel() -> Turn {
     let answers = vec![Response::text("Done.")];
     turn("shared workspace", json!({"files": {}, "historyDir": "/channel"}), answers)
+}
+
+/// What a worker does for the host instead of a turn.
+fn errands() -> impl Iterator<Item = Turn> {
+    [Errand::Measure, Errand::Repair, Errand::Clear].into_iter().map(|errand| Turn {
+        name: format!("{errand:?}"),
+        files: [("history.json".to_owned(), b"{".to_vec())].into(),
+        closed: Some("closed"),
+        stdin: errand.to_json().into_bytes(),
+        answers: Vec::new(),
+        exit_code: 0,
+    })
+}
+
+impl Turn {
+    /// Writes the workspace as it is before the turn.
+    pub fn lay_out(&self, workspace: &Path) {
+        for (name, content) in &self.files {
+            fs::write(workspace.join(name), content).expect("a file");
+        }
+        if let Some(closed) = self.closed {
+            let closed = workspace.join(closed);
+            fs::create_dir(&closed).expect("a directory");
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("chmod");
+        }
+    }
+    /// Lets the workspace be removed, where the worker has not done it.
+    pub fn open_again(&self, workspace: &Path) {
+        let closed = self.closed.map(|name| workspace.join(name));
+        if let Some(closed) = closed.filter(|path| path.exists()) {
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).expect("chmod");
+        }
+    }
 }

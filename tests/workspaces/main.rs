@@ -6,7 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use turnjail_driver::{
+    ContainerDriver, ContainerSpec, DriverError, ExitReason, Outcome, Progress, Receipt, Timing,
+    Usage,
+};
 use turnjail_jail::{JailDriver, JailOptions};
+use turnjail_protocol::Reply;
+use turnjail_protocol::errand::ErrandOutcome;
 use turnjail_runtime::{TurnDirectories, TurnError, Workspaces, channel_workspace};
 use turnjail_tests::jails::private_dir;
 use turnjail_tests::{Test, harness};
@@ -17,6 +24,7 @@ fn main() -> ExitCode {
         Test::new("a_workspace_is_removed_and_nothing_outside_it", removed),
         Test::new("what_is_broken_is_put_aside", mended),
         Test::new("a_workspace_in_use_is_left_alone", in_use),
+        Test::new("directories_closed_to_their_owner_are_removed", closed),
         Test::new("what_cannot_be_removed_is_said", stuck),
     ])
 }
@@ -118,15 +126,63 @@ fn in_use() {
     drop(held);
 }
 
-fn stuck() {
+/// A program of a general image can close directories even to their owner.
+fn closed() {
     let place = Place::new();
     let workspaces = place.open();
     let path = place.workspace(&workspaces);
-    let shut = path.join("shut");
-    fs::create_dir_all(shut.join("inner")).expect("directories");
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0o000)).expect("chmod");
+    let inner = path.join("closed/inner");
+    fs::create_dir_all(&inner).expect("directories");
+    fs::write(inner.join("file"), "x").expect("a file");
+    for closed in [&inner, &path.join("closed"), &path] {
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o000)).expect("chmod");
+    }
+    assert!(place.runtime.block_on(workspaces.remove(&place.directories)).expect("removed"));
+    assert!(!path.exists());
+}
+
+/// A driver whose worker could not remove everything.
+struct Stuck;
+
+#[async_trait::async_trait]
+impl ContainerDriver for Stuck {
+    fn name(&self) -> &'static str {
+        "stuck"
+    }
+
+    async fn run(
+        &self,
+        spec: &ContainerSpec,
+        _turn: &[u8],
+        _cancel: &CancellationToken,
+        _progress: &dyn Progress,
+    ) -> Result<Outcome, DriverError> {
+        let outcome = ErrandOutcome::Cleared { removed: 2, left: 1 };
+        let receipt = Receipt {
+            driver: self.name(),
+            image: spec.image.clone(),
+            image_digest: None,
+            profile: None,
+            loopback: None,
+            walls: Vec::new(),
+            limits: Vec::new(),
+            exit: ExitReason::Ok,
+            timing: Timing::default(),
+            usage: Usage::default(),
+        };
+        Ok(Outcome { reply: Reply { ok: true, text: outcome.to_json() }, receipt })
+    }
+}
+
+fn stuck() {
+    let place = Place::new();
+    let path = |name: &str| place.dir.path().join(name);
+    let (run, root) = (path("run"), path("workspaces"));
+    let open = Workspaces::open(&run, &root, "image", Arc::new(Stuck));
+    let workspaces = place.runtime.block_on(open).expect("workspaces");
+    let path = place.workspace(&workspaces);
     let error = place.runtime.block_on(workspaces.remove(&place.directories)).expect_err("stuck");
-    fs::set_permissions(&shut, fs::Permissions::from_mode(0o700)).expect("chmod");
     let text = error.to_string();
     assert!(text.contains(&place.directories.workspace) && text.contains('1'), "{text}");
+    assert!(path.exists(), "what holds something stays");
 }

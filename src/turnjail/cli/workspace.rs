@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use turnjail_images::BUILTIN;
 use turnjail_runtime::{
     TurnDirectories, WorkspaceInfo, WorkspaceMode, Workspaces, guild_workspace, turn_directories,
 };
@@ -14,7 +15,7 @@ use turnjail_runtime::{
 use super::arguments::{Common, WorkspaceArguments, WorkspaceCommand};
 use super::output::{print_json, print_line};
 use super::{failure, session};
-use crate::config::Settings;
+use crate::config::{Driver, Settings};
 use crate::error::CliError;
 use crate::host;
 
@@ -50,9 +51,12 @@ async fn open(settings: &Settings) -> Result<Workspaces, CliError> {
     let driver = session::driver(settings).await?;
     let directories = &settings.directories;
     let (run, workspaces) = (&directories.run, &directories.workspaces);
-    Workspaces::open(run, workspaces, &settings.turn.image, driver)
-        .await
-        .map_err(|error| failure::setup(&error))
+    // Errands are the built-in worker's: another image's may know none.
+    let image = match settings.turn.driver {
+        Driver::Jail => BUILTIN,
+        Driver::Docker => &settings.turn.image,
+    };
+    Workspaces::open(run, workspaces, image, driver).await.map_err(|error| failure::setup(&error))
 }
 
 fn path(settings: &Settings, which: &WorkspaceArguments, json: bool) -> Result<ExitCode, CliError> {

@@ -48,6 +48,11 @@ pub const WORKER: &[Rule] = &[
         &[demand_or_kill(&[is(2, &[0o700])])],
         "directories of the user's files",
     ),
+    Rule::allow_if(
+        call::FCHMODAT,
+        &[demand_or_kill(&[is(2, &[0o700])])],
+        "opens directories again that a general image closed, when a workspace is removed",
+    ),
     Rule::allow(call::UNLINKAT, "removes what stands where a file is to be staged"),
     Rule::allow(call::RENAMEAT, "puts staged files into place"),
     Rule::allow(call::FSYNC, "makes them last"),
