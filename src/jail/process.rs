@@ -25,7 +25,6 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/warden"));
 /// The started process only keeps the warden proper, which ends when that socket closes; a thread waits
 /// for it, so that it never stays behind as a zombie.
 pub(crate) fn start() -> Result<(OwnedFd, Pid), StartError> {
-    check_file_size()?;
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|e| StartError::host("make a socket pair", e))?;
@@ -79,6 +78,7 @@ pub(crate) fn check_file_size() -> Result<(), StartError> {
 
 /// The program in a memfd that nobody can change any more.
 fn program() -> Result<File, StartError> {
+    check_file_size()?;
     in_memory().map_err(|e| match e {
         // vm.memfd_noexec forbids executable ones.
         Errno::ACCESS | Errno::PERM => StartError::Execute(e),
