@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use turnjail_images::{ImageConfig, ProfileLabel};
+use turnjail_images::{ImageConfig, ProfileLabel, Reference};
 use turnjail_protocol::DATA_LIMIT_LABEL;
 use turnjail_warden::seccomp::Profile;
 
@@ -81,10 +81,11 @@ pub struct ImageSettings {
 pub struct ImagePolicies(BTreeMap<String, ImageSettings>);
 
 impl ImagePolicies {
-    /// Settings for `reference`, in place of earlier ones. `name` and `name:latest` are one reference;
-    /// settings for a tag do not reach the same image by its digest.
+    /// Settings for `reference`, in place of earlier ones. `name`, `name:latest` and
+    /// `docker.io/library/name` are one reference; settings for a tag do not reach the same image by its
+    /// digest.
     pub fn set(&mut self, reference: &str, settings: ImageSettings) {
-        self.0.insert(canonical(reference).to_owned(), settings);
+        self.0.insert(canonical(reference), settings);
     }
 
     /// The isolation of the image that `reference` was asked for and resolved to.
@@ -93,7 +94,7 @@ impl ImagePolicies {
         reference: &str,
         config: &ImageConfig,
     ) -> Result<Isolation, StartError> {
-        let settings = self.0.get(canonical(reference)).copied().unwrap_or_default();
+        let settings = self.0.get(&canonical(reference)).copied().unwrap_or_default();
         let profile = match (settings.profile, config.profile()) {
             (Some(profile), _) => profile,
             (None, ProfileLabel::Sealed) => Profile::Sealed,
@@ -126,9 +127,10 @@ fn unknown(reference: &str, word: &str) -> StartError {
 }
 
 /// The same for every way to write one reference.
-fn canonical(reference: &str) -> &str {
-    let tagged = !reference.contains('@');
-    reference.strip_suffix(":latest").filter(|_| tagged).unwrap_or(reference)
+fn canonical(reference: &str) -> String {
+    reference
+        .parse::<Reference>()
+        .map_or_else(|_| reference.to_owned(), |parsed| parsed.canonical())
 }
 
 #[cfg(test)]
@@ -193,10 +195,10 @@ mod tests {
         policies.set("python", sealed);
         let none = ImageConfig::default();
         let of = |name: &str| policies.isolation(name, &none).expect("known").profile;
-        for same in ["python", "python:latest"] {
+        for same in ["python", "python:latest", "docker.io/library/python"] {
             assert_eq!(of(same), Profile::Sealed, "{same}");
         }
-        for other in ["python:3", "other", "python@sha256:00"] {
+        for other in ["python:3", "other", "registry.example/python"] {
             assert_eq!(of(other), Profile::General, "{other}");
         }
     }

@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use turnjail_images::{Format, ImageConfig, ImageStore, ImportOptions, Source};
+
 use crate::roots::Root;
 
 /// A general image.
@@ -114,6 +116,33 @@ impl General {
             }
         }
     }
+}
+
+/// A store with an image of this root and configuration, and the image's reference. It is imported when
+/// it is not there yet.
+///
+/// # Panics
+/// When it cannot be imported.
+pub fn imported(root: &Path, config: ImageConfig) -> (PathBuf, String) {
+    let mut hasher = DefaultHasher::new();
+    (root, format!("{config:?}")).hash(&mut hasher);
+    let reference = format!("general:{:016x}", hasher.finish());
+    let dir = cache().join("store");
+    let store = ImageStore::open(&dir).expect("a store");
+    if store.resolve(&reference).is_err() {
+        let archive = tempfile::NamedTempFile::new_in(cache()).expect("a file");
+        let mut tar = tar::Builder::new(archive.as_file());
+        tar.follow_symlinks(false);
+        tar.append_dir_all("", root).and_then(|()| tar.into_inner()).expect("an archive");
+        let options = ImportOptions {
+            format: Format::Rootfs,
+            config: Some(config),
+            ..ImportOptions::default()
+        };
+        let name = reference.parse().expect("a reference");
+        store.import(Source::Path(archive.path().into()), &name, &options).expect("an image");
+    }
+    (dir, reference)
 }
 
 /// The root of this name, made when it is not there yet.

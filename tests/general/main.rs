@@ -6,6 +6,7 @@ mod places;
 mod rules;
 mod seeds;
 mod signals;
+mod store;
 mod typescript;
 mod walls;
 
@@ -60,12 +61,36 @@ fn main() -> ExitCode {
             &[Fact::Jail, Fact::Image(Python)],
             images::stop_signal,
         ),
+        Test::new("labels_tighten_and_settings_decide", store::labels),
+        Test::with(
+            "a_busybox_image_answers_a_turn",
+            &[Fact::Jail, Fact::Image(Busybox)],
+            store::busybox,
+        ),
+        Test::with(
+            "a_coreutils_image_answers_a_turn",
+            &[Fact::Jail, Fact::Image(Coreutils)],
+            store::coreutils,
+        ),
+        Test::with(
+            "a_python_image_answers_a_turn",
+            &[Fact::Jail, Fact::Image(Python)],
+            store::python,
+        ),
+        Test::with("a_node_image_answers_a_turn", &[Fact::Jail, Fact::Image(Node)], store::node),
+        Test::with("a_bun_image_answers_a_turn", &[Fact::Jail, Fact::Image(Bun)], store::bun),
     ];
-    let typescript = "the_typescript_worker_under_bun_passes_every_vector";
     let needs = &[Fact::Jail, Fact::Image(Bun)];
     match seeds::worker() {
-        Ok(_) => tests.push(Test::with(typescript, needs, typescript::every_vector)),
-        Err(why) => eprintln!("skipped: {typescript} (needs its published text: {why})"),
+        Err(why) => eprintln!("skipped: the TypeScript worker under Bun ({why})"),
+        Ok(_) => tests.extend([
+            Test::with("the_typescript_worker_answers_a_turn", needs, typescript::a_turn),
+            Test::with(
+                "the_typescript_worker_under_bun_passes_every_vector",
+                needs,
+                typescript::every_vector,
+            ),
+        ]),
     }
     harness(&tests)
 }

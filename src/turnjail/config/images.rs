@@ -1,6 +1,7 @@
 //! `[images."reference"]`: what an operator changes in the isolation of single images.
 
 use serde_json::Value;
+use turnjail_images::Reference;
 use turnjail_jail::{ImageSettings, Profile};
 
 use super::document::Raw;
@@ -23,10 +24,10 @@ impl ImageEntry {
     }
 
     fn read(reference: String, section: Section<'_>) -> Self {
-        if !is_reference(&reference) {
+        if let Err(error) = reference.parse::<Reference>() {
             section.find(
                 section.origin(),
-                "a table of [images] is named by something that is no image reference",
+                format_args!("a table of [images] is named by no image reference: {error}"),
                 "name it as turn.image would, for example [images.\"python:3\"]",
             );
         }
@@ -57,11 +58,4 @@ fn flag(section: &Section<'_>, key: &'static str) -> Option<bool> {
         _ => None,
     });
     setting.or_shown(None, |value| value.map_or(Value::Null, Value::Bool))
-}
-
-/// The characters that references are made of; what exactly one is, the image store decides.
-fn is_reference(text: &str) -> bool {
-    let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:@+-".contains(&byte);
-    first && text.len() <= 512 && text.bytes().all(valid)
 }
