@@ -4,16 +4,22 @@
 //!
 //! - `inside`: what a program finds: identity, namespaces, mounts, descriptors, environment
 //! - `setup`: A01 to A07, how the jail is built: runtime, working directory, descriptors, mount points
+//! - `setid`: A12 with a set-id program, which only root can prepare
 //! - `privilege`: A08 to A12, mounts, namespaces, other processes and identities
 //! - `calls`: A14 to A20, what reaches the kernel: foreign doors, socket families, forbidden calls
 //! - `marks`: A24 to A37, what stays behind or reaches the host: processes, set-id and special files
-//! - `resources`: A30 to A32, more than its share (how such programs end is in `jail/endings.rs`)
+//! - `resources`: A30 and A31, more than its share (how such programs end is in `jail/endings.rs`)
+//! - `burden`: A32 to A34, disk, time and output without end
+//! - `planted`: A32 to A40, what is left in a workspace for the host to fall over
 
+mod burden;
 mod calls;
 mod inside;
 mod marks;
+mod planted;
 mod privilege;
 mod resources;
+mod setid;
 mod setup;
 mod support;
 
@@ -22,13 +28,17 @@ use std::process::ExitCode;
 use turnjail_tests::harness_both_ways;
 
 fn main() -> ExitCode {
+    let _set_id = setid::prepare();
     let lists = [
         inside::TESTS,
         setup::TESTS,
+        setid::TESTS,
         privilege::TESTS,
         calls::TESTS,
         marks::TESTS,
         resources::TESTS,
+        burden::TESTS,
+        planted::TESTS,
     ];
     harness_both_ways(&lists.concat())
 }

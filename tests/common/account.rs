@@ -1,5 +1,7 @@
 //! An ordinary user to run tests as.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
 
 /// The ids that tests drop to when started as root: those of `sudo`'s caller, else ids that need no
@@ -13,11 +15,19 @@ pub fn ordinary() -> (u32, u32) {
     id("SUDO_UID").zip(id("SUDO_GID")).unwrap_or((WITHOUT_ACCOUNT, WITHOUT_ACCOUNT))
 }
 
+static WAS_ROOT: AtomicBool = AtomicBool::new(false);
+
+/// Whether this program was started as root.
+pub(crate) fn was_root() -> bool {
+    WAS_ROOT.load(Ordering::Relaxed)
+}
+
 /// Becomes an ordinary user, for good. Called before any thread exists.
 pub(crate) fn leave_root() {
     if !geteuid().is_root() {
         return;
     }
+    WAS_ROOT.store(true, Ordering::Relaxed);
     let (uid, gid) = ordinary();
     crate::general::give_cache(uid, gid);
     setgroups(&[]).expect("root can clear its groups");

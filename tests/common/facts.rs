@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::general::General;
-use crate::{engine, jails};
+use crate::{account, engine, jails};
 
 /// Something that a test needs of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Fact {
     Jail,
     /// The kernel has landlock.
     Landlock,
+    /// The tests were started as root, which they have dropped since.
+    Root,
     /// The program strace, and leave to trace one's own children.
     Strace,
     /// The program script, which gives a command a terminal.
@@ -33,6 +35,7 @@ impl Fact {
         match self {
             Self::Jail => "jail",
             Self::Landlock => "landlock",
+            Self::Root => "root",
             Self::Strace => "strace",
             Self::Script => "script",
             Self::Docker => "docker",
@@ -59,6 +62,9 @@ impl Fact {
                 Ok(0) => Some("the kernel has no landlock".to_owned()),
                 Ok(_) => None,
             },
+            Self::Root => {
+                (!account::was_root()).then(|| "the tests were not started as root".to_owned())
+            }
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
             Self::Docker => engine::missing(),

@@ -47,6 +47,9 @@
 //!   `["fill", PATH, MIB]` writes a file, `["files", DIRECTORY, N]` makes empty files,
 //!   `["print", TEXT]` writes to standard output as it is, `["exit", CODE]`, `["crash"]` is a fault,
 //!   `["abort"]` is abort(3)
+//! - `["ignore"]` ignores every signal that can be, `["relay", MILLISECONDS]` uses the processor in one
+//!   short-lived child after another, `["echo"]` copies standard input to standard output,
+//!   `["reserve", MIB]` maps memory that nothing can touch
 
 #![no_main]
 

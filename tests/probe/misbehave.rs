@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::call::raw_call;
 use crate::{files, report};
 
 /// Allocates and writes memory, a MiB at a time, and keeps it.
@@ -20,6 +21,14 @@ pub fn touch(mib: u64) -> Value {
     let got = all.len() as u64;
     std::mem::forget(all);
     if got < mib { json!({"errno": libc::ENOMEM, "made": got}) } else { json!({"value": got}) }
+}
+
+/// Maps memory that nothing can read or write, as runtimes do that want addresses next to each other.
+pub fn reserve(mib: u64) -> Value {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+    let (none, nowhere) = (libc::PROT_NONE as u64, u64::MAX);
+    let got = raw_call(libc::SYS_mmap as u64, [0, mib << 20, none, flags, nowhere, 0]);
+    if (-4095..0).contains(&got) { report::value(got) } else { json!({"value": mib}) }
 }
 
 /// Uses the processor.

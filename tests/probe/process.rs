@@ -144,6 +144,35 @@ pub fn forks(most: u64) -> Value {
     }
 }
 
+/// Ignores every signal that can be.
+pub fn ignore() -> Value {
+    for signal in 1..32 {
+        // SAFETY: SIG_IGN needs no code of ours; the two that cannot be ignored stay.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    report::value(0)
+}
+
+/// Uses the processor in one child after another, so that none comes to a limit of its own.
+pub fn relay(milliseconds: u64) -> Value {
+    let end = std::time::Instant::now() + std::time::Duration::from_millis(milliseconds);
+    let mut children = 0;
+    while std::time::Instant::now() < end {
+        match fork() {
+            0 => {
+                crate::misbehave::spin(50);
+                leave(0);
+            }
+            pid if pid > 0 => {
+                end_of(pid);
+                children += 1;
+            }
+            error => return report::value(error),
+        }
+    }
+    json!({"value": children})
+}
+
 /// Leaves a grandchild that nothing but the end of its namespace or its time ends.
 pub fn orphan(milliseconds: u64) -> Value {
     let pid = fork();
@@ -151,10 +180,7 @@ pub fn orphan(milliseconds: u64) -> Value {
         raw_call(libc::SYS_setsid as u64, [0; 6]);
         let pid = fork();
         if pid == 0 {
-            for signal in 1..32 {
-                // SAFETY: SIG_IGN needs no code of ours; the two that cannot be ignored stay.
-                unsafe { libc::signal(signal, libc::SIG_IGN) };
-            }
+            ignore();
             for stream in 0..3 {
                 files::close(stream);
             }
