@@ -188,3 +188,53 @@ fn links_between_documents_lead_somewhere() {
         }
     }
 }
+
+/// Every number of the catalogue of attacks.
+const ATTACKS: [u32; 40] = [
+    1, 2, 3, 5, 6, 7, 8, 9, 10, 12, 14, 16, 17, 18, 20, 24, 27, 30, 31, 32, 33, 34, 35, 36, 37, 39,
+    40, 42, 43, 46, 47, 48, 49, 50, 51, 52, 53, 54, 56, 60,
+];
+
+/// Every Rust file below a directory.
+fn every_rust_file(directory: &Path, into: &mut String) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() && name != "target" {
+            every_rust_file(&path, into);
+        } else if is_rust(&name) {
+            into.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_table_of_attacks_names_a_test_for_every_number() {
+    let mut code = String::new();
+    for directory in ["src", "tests", "worker"] {
+        every_rust_file(&root().join(directory), &mut code);
+    }
+    let words: BTreeSet<&str> =
+        code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let table = read("docs/attacks.md");
+    let mut rows = BTreeSet::new();
+    for line in table.lines().filter(|line| line.starts_with("| A")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [number, _, _, _, tests] = cells[..] else { panic!("not five columns: {line}") };
+        rows.insert(number.trim_start_matches('A').parse::<u32>().unwrap());
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "{number} has no test");
+        for name in named {
+            let exists = words.contains(name) || root().join(name).exists();
+            assert!(exists, "{number} names {name}, which is neither a test nor a file");
+        }
+    }
+    let catalogue: BTreeSet<u32> = ATTACKS.into_iter().collect();
+    assert_eq!(rows, catalogue);
+    // A numbered test has a row.
+    for word in words {
+        let number = word.strip_prefix('a').and_then(|rest| rest.split_once('_'));
+        let Some(Ok(number)) = number.map(|(number, _)| number.parse::<u32>()) else { continue };
+        assert!(rows.contains(&number), "{word} has no row");
+    }
+}
