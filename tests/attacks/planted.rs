@@ -197,7 +197,7 @@ fn a36() {
             rounds += 1;
         }
         let list = host.runtime.block_on(host.workspaces.list()).expect("a list");
-        let size = list.first().and_then(|info| info.size.clone()).expect("a size");
+        let size = list.first().and_then(|info| info.size).expect("a size");
         assert!(size.entries < 100, "the link was followed: {size:?}");
         let removed = host.runtime.block_on(host.workspaces.remove(&host.directories));
         stop.store(true, Ordering::Relaxed);
@@ -218,7 +218,8 @@ fn a37() {
         fifo("another");
         let _listener = UnixListener::bind(guest.join("socket")).expect("a socket");
         fs::write(guest.join("secret"), "x").expect("a file");
-        fs::set_permissions(guest.join("secret"), fs::Permissions::from_mode(0)).expect("chmod");
+        fs::set_permissions(guest.join("secret"), fs::Permissions::from_mode(0o000))
+            .expect("chmod");
         assert!(fs::read(guest.join("secret")).is_err(), "the control reads it");
         host.handle();
     }
@@ -229,7 +230,7 @@ fn a37() {
     let host = Host::new();
     let closed = host.guest().join("closed");
     fs::create_dir_all(closed.join("below")).expect("directories");
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).expect("chmod");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("chmod");
     let error = host.runtime.block_on(host.workspaces.remove(&host.directories));
     let error = error.expect_err("it cannot be entered");
     assert!(error.remedy().is_some(), "{error}");
@@ -303,7 +304,7 @@ fn a40() {
         fs::create_dir_all(dir.join("below")).expect("directories");
     }
     let list = host.runtime.block_on(host.workspaces.list()).expect("a list");
-    let size = list[0].size.clone().expect("a size");
+    let size = list[0].size.expect("a size");
     assert_eq!(size.entries, names.len() as u64 * 3 + 1, "{size:?}");
     host.handle();
 }

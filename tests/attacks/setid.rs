@@ -61,7 +61,7 @@ fn a12() {
         // Under the sealed profile landlock lets nothing else start, so it is the program itself there.
         let mut spec = bench.spec(profile, &[&ask]);
         spec.rootfs.clone_from(root);
-        spec.command[0] = "/root".to_owned();
+        "/root".clone_into(&mut spec.command[0]);
         let ended = bench.run(&spec, b"").expect("a jail");
         let said = String::from_utf8_lossy(&ended.stdout).into_owned();
         let uid = nix::unistd::geteuid();

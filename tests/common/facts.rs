@@ -15,6 +15,8 @@ pub enum Fact {
     Landlock,
     /// The tests were started as root, which they have dropped since.
     Root,
+    /// The programs unshare and setpriv (util-linux), and leave to make namespaces by them.
+    Unshare,
     /// The program strace, and leave to trace one's own children.
     Strace,
     /// The program script, which gives a command a terminal.
@@ -36,6 +38,7 @@ impl Fact {
             Self::Jail => "jail",
             Self::Landlock => "landlock",
             Self::Root => "root",
+            Self::Unshare => "unshare",
             Self::Strace => "strace",
             Self::Script => "script",
             Self::Docker => "docker",
@@ -64,6 +67,9 @@ impl Fact {
             },
             Self::Root => {
                 (!account::was_root()).then(|| "the tests were not started as root".to_owned())
+            }
+            Self::Unshare => {
+                failing("unshare", &["--user", "--map-current-user", "setpriv", "true"])
             }
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),

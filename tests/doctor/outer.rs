@@ -9,8 +9,8 @@ use super::{Test, filters};
 use crate::tests;
 
 pub const FILTERED: &[Test] = tests![&[Fact::Jail];
-    an_engines_filter_is_told_from_a_chroot,
-    an_old_engines_filter_too,
+    r05_an_engines_filter_is_told_from_a_chroot,
+    r05_an_old_engines_filter_too,
     a_units_filter_is_told_from_an_engines,
     a_filter_against_mounts,
     a_filter_against_landlock_only_degrades,
@@ -22,16 +22,16 @@ pub const FILTERED: &[Test] = tests![&[Fact::Jail];
 ];
 
 pub const NAMESPACES: &[Test] = tests![&[Fact::Jail, Fact::Unshare];
-    each_limit_of_namespaces_is_named,
+    r02_each_limit_of_namespaces_is_named,
     an_exhausted_limit_of_namespaces_is_no_full_disk,
     an_unmapped_user,
-    a_masked_proc_costs_general_images_their_proc,
+    r01_a_masked_proc_costs_general_images_their_proc,
     a_read_only_proc_sys_leaves_the_filter,
     a_read_only_proc,
     no_proc_at_all,
     a_chroot,
-    a_store_on_a_file_system_without_programs,
-    a_workspace_on_a_mount_with_flags,
+    r09_a_store_on_a_file_system_without_programs,
+    r07_a_workspace_on_a_mount_with_flags,
     a_full_file_system,
     the_user_root_of_a_namespace_is_still_root,
     a_limit_of_mounts,
@@ -45,7 +45,7 @@ pub const SURROUNDED: &[Test] = tests![&[Fact::Jail, Fact::Unshare, Fact::Bubble
     a_limit_of_open_files,
     a_limit_of_file_sizes,
     no_delegated_cgroup_is_said_with_a_remedy,
-    a_name_too_long_for_a_socket,
+    r12_a_name_too_long_for_a_socket,
 ];
 
 pub const ROOT_TESTS: &[Test] = tests![&[Fact::Root, Fact::Unshare];
@@ -58,14 +58,14 @@ fn filtered(name: &str) -> Around {
     Around::of(&helper, arguments)
 }
 
-fn an_engines_filter_is_told_from_a_chroot() {
+fn r05_an_engines_filter_is_told_from_a_chroot() {
     filtered("docker").must_fail("outer-seccomp", "seccomp=");
     let kubernetes = filtered("docker").with("KUBERNETES_SERVICE_HOST", "10.0.0.1");
     kubernetes.must_fail("outer-seccomp", "hostUsers: false");
 }
 
 /// The C library starts no thread then, so there is nobody to find out more.
-fn an_old_engines_filter_too() {
+fn r05_an_old_engines_filter_too() {
     let account = Account::new();
     account.ask("http://127.0.0.1:9/", "");
     for command in [&["doctor"][..], &["turn", "hi"]] {
@@ -114,7 +114,7 @@ fn a_filter_that_kills() {
     filtered("killer").must_fail("warden-killed", "mount");
 }
 
-fn each_limit_of_namespaces_is_named() {
+fn r02_each_limit_of_namespaces_is_named() {
     for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
         let limit = format!("max_{kind}_namespaces");
         let around = Around::outer_namespace(&format!("echo 0 > /proc/sys/user/{limit}"));
@@ -140,7 +140,7 @@ fn an_unmapped_user() {
     Around::of(Path::new("unshare"), unmapped).must_fail("unmapped-id", "maps");
 }
 
-fn a_masked_proc_costs_general_images_their_proc() {
+fn r01_a_masked_proc_costs_general_images_their_proc() {
     for mask in [
         "mount -t tmpfs -o ro none /proc/scsi || mount -t tmpfs -o ro none /proc/irq",
         "mount --bind /dev/null /proc/keys || mount --bind /dev/null /proc/kcore",
@@ -183,7 +183,7 @@ fn a_chroot() {
     Around::outer_namespace(&script).must_fail("chroot", "outside the chroot");
 }
 
-fn a_store_on_a_file_system_without_programs() {
+fn r09_a_store_on_a_file_system_without_programs() {
     let account = Account::new();
     account.ask("http://127.0.0.1:9/", "");
     let home = account.path(".local");
@@ -202,7 +202,7 @@ fn a_store_on_a_file_system_without_programs() {
 }
 
 /// Flags of a mount that came from outside are locked; a jail adds its own and drops none.
-fn a_workspace_on_a_mount_with_flags() {
+fn r07_a_workspace_on_a_mount_with_flags() {
     for flags in ["nosuid,nodev,noatime", "nosuid,nodev,noexec", "nodiratime,nosuid"] {
         let setup = "mkdir -p \"$HOME/.local/state\"; mount -t tmpfs -o";
         let setup = format!("{setup} {flags},mode=700 none \"$HOME/.local/state\"");
@@ -323,7 +323,7 @@ fn no_delegated_cgroup_is_said_with_a_remedy() {
     assert!(limits["remedy"].as_str().unwrap().len() > 20, "{limits:#}");
 }
 
-fn a_name_too_long_for_a_socket() {
+fn r12_a_name_too_long_for_a_socket() {
     let account = Account::new();
     for bytes in [90, 107, 108, 200] {
         let path = format!("/tmp/{}", "x".repeat(bytes - 5));

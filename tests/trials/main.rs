@@ -1,0 +1,52 @@
+//! Trials: what has broken rootless sandboxes on real hosts, tried here by number.
+//!
+//! | trial | where |
+//! | --- | --- |
+//! | r01, r02, r05, r07, r09, r12: masked /proc, limits of namespaces, outer filters, mounts with flags or without programs, long paths | `tests/doctor` |
+//! | r03, r17: leaks of namespaces, deaths at the worst moment | `deaths` |
+//! | r11: paths that vanish, directories that can only be passed through | `paths` |
+//! | r14, r15, r25: limits beside a busy user, of addresses, of tmpfs | `shares` |
+//! | r18: descriptors with high numbers | `descriptors` |
+//! | r20: starts beside threads that allocate | `pressure` |
+//! | r23, r24: cgroups of sessions, threaded groups | `tests/vm`, which has cgroups of version 2 |
+//! | r27: calls of foreign machines | `tests/attacks`, a14 |
+//! | r30: hostile archives | `src/images/tests` |
+//!
+//! The counts are small unless `TURNJAIL_TRIALS=full` asks for those of the trials as they were written.
+
+mod deaths;
+mod descriptors;
+mod paths;
+mod pressure;
+mod shares;
+
+use std::process::ExitCode;
+
+use turnjail_tests::{Fact, Test, harness};
+
+/// As many as a quick run can have, or as many as the trial asks for.
+pub fn count(quick: u32, full: u32) -> u32 {
+    let wanted = std::env::var("TURNJAIL_TRIALS").is_ok_and(|value| value == "full");
+    if wanted { full } else { quick }
+}
+
+fn main() -> ExitCode {
+    // This program again, as a host of its own.
+    let mut arguments = std::env::args().skip_while(|argument| argument != deaths::AS_HOST).skip(1);
+    if let Some(part) = arguments.next() {
+        return deaths::host(&part);
+    }
+    harness(&[
+        Test::with("r03_two_hundred_turns_of_killed_hosts_leak_no_namespace", R03, deaths::r03),
+        Test::new("r11_files_that_come_and_go_stop_no_start", paths::r11_vanishing),
+        Test::new("r11_a_directory_that_can_only_be_passed_through_is_enough", paths::r11_passed),
+        Test::new("r14_a_bomb_takes_nothing_from_others", shares::r14),
+        Test::new("r15_addresses_that_nobody_touches_are_free", shares::r15),
+        Test::new("r17_a_host_that_dies_at_any_moment_leaves_nothing", deaths::r17),
+        Test::new("r18_no_descriptor_of_any_number_gets_in", descriptors::r18),
+        Test::new("r20_starts_beside_threads_that_allocate_never_hang", pressure::r20),
+        Test::new("r25_small_file_systems_in_memory_are_full_soon", shares::r25),
+    ])
+}
+
+const R03: &[Fact] = &[Fact::Jail, Fact::Unshare];
