@@ -16,6 +16,9 @@ use turnjail_tests::general::General::{Bun, Busybox, Coreutils, Esbuild, Node, P
 use turnjail_tests::{Fact, Test, harness};
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(walls::UNDER_A_LIE) {
+        return walls::host();
+    }
     let mut tests = vec![
         Test::new("an_init_reports_exit_codes_and_signals", places::endings),
         Test::new("proc_and_dev_are_the_jails_own", places::places),
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         Test::new("the_sealed_profile_has_no_loopback", loopback::sealed),
         Test::new("the_canary_finds_every_general_wall_standing", walls::standing),
         Test::new("the_canary_sees_a_missing_general_wall", walls::missing),
+        Test::new("a_breach_stops_every_turn_for_good", walls::breach),
         Test::new("a_pass_of_the_canary_is_kept_for_the_next_process", walls::kept),
         Test::new("the_worker_is_sealed_unless_an_operator_says_otherwise", rules::builtin),
         Test::new("a_loopback_is_in_the_receipt", rules::loopback),

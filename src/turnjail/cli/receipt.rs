@@ -63,7 +63,8 @@ pub fn ran_by(run: &Receipt) -> String {
         let short: String = digest.chars().take("sha256:".len() + 12).collect();
         format!(", {short}")
     });
-    let profile = run.profile.map(|profile| format!(", profile {profile}"));
+    let loopback = if run.loopback == Some(true) { " with a loopback" } else { "" };
+    let profile = run.profile.map(|profile| format!(", profile {profile}{loopback}"));
     let (profile, digest) = (profile.unwrap_or_default(), digest.unwrap_or_default());
     visible(&format!("driver {}{profile}, image {}{digest}", run.driver, run.image))
 }
@@ -149,5 +150,7 @@ mod tests {
             ran_by(&run),
             "driver jail, profile sealed, image turnjail-worker, sha256:abababababab"
         );
+        let open = Receipt { profile: Some("general"), loopback: Some(true), ..run };
+        assert!(ran_by(&open).contains("profile general with a loopback,"), "{}", ran_by(&open));
     }
 }
