@@ -98,7 +98,7 @@ impl DockerDriver {
     /// What the engine remembers of a container since a time; none when it does not answer.
     async fn history(&self, name: &str, since: SystemTime) -> Option<History> {
         let word = match self.engine.kind {
-            Kind::Docker => "{{.Action}}",
+            Kind::Docker | Kind::Turnjail => "{{.Action}}",
             Kind::Podman | Kind::RootlessPodman => "{{.Status}}",
         };
         // A second to either side: the engine's clock is this one, but events are told in whole ones.

@@ -9,8 +9,10 @@ use crate::fault;
 /// Which engine it is, as far as that changes what it is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Docker, as root, with the host's own user ids; turnjail's docker command as well.
+    /// Docker, as root, with the host's own user ids.
     Docker,
+    /// turnjail's docker command, which answers as Docker does.
+    Turnjail,
     /// Podman as root.
     Podman,
     /// Podman as an ordinary user.
@@ -53,6 +55,8 @@ struct DockerInfo {
     server_version: String,
     #[serde(rename = "OSType")]
     os_type: String,
+    #[serde(default)]
+    driver: String,
     #[serde(default)]
     security_options: Option<Vec<String>>,
     #[serde(default)]
@@ -147,9 +151,11 @@ impl Engine {
             ));
         }
         // Before SELinux and others it is the one option that every Docker names when it is on.
+        let own = info.driver == "turnjail";
+        let name = if own { "turnjail" } else { "Docker" };
         Ok(Self {
-            kind: Kind::Docker,
-            shown: format!("Docker {}", info.server_version),
+            kind: if own { Kind::Turnjail } else { Kind::Docker },
+            shown: format!("{name} {}", info.server_version),
             seccomp: has("seccomp"),
             enforces: Enforces {
                 memory: info.memory_limit,

@@ -49,6 +49,12 @@ impl Image {
                 &format!("load or pull it first, for example: {} pull {reference}", client.shown()),
             ));
         }
+        if !answer.killed() && said.contains("invalid reference format") {
+            return Err(fault::image(
+                format!("image {reference:?} is no reference: {said}"),
+                "write name[:tag][@sha256:...], for example busybox:1.36",
+            ));
+        }
         Err(fault::start(
             "docker-unreachable",
             format!("{} image inspect fails: {said}", client.shown()),

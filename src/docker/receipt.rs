@@ -10,11 +10,15 @@ use crate::engine::{Engine, Kind};
 /// The walls that an engine builds, and those that turnjail's own jails have beside them.
 fn walls(engine: &Engine) -> Vec<Wall> {
     let enforced = |name, by: &str| Wall { name, state: WallState::Enforced, by: by.to_owned() };
+    if engine.kind == Kind::Turnjail {
+        let by = "a jail of turnjail; `turnjail doctor` says what is in force".to_owned();
+        return vec![Wall { name: "jail", state: WallState::Enforced, by }];
+    }
     let absent = |name, by: &str| Wall { name, state: WallState::Absent, by: by.to_owned() };
     vec![
         match engine.kind {
             Kind::RootlessPodman => enforced("user", "user namespace (--userns=keep-id)"),
-            Kind::Docker | Kind::Podman => Wall {
+            Kind::Docker | Kind::Turnjail | Kind::Podman => Wall {
                 name: "user",
                 state: WallState::Degraded,
                 by: "an ordinary uid of the host, without a user namespace".to_owned(),
@@ -39,11 +43,24 @@ fn limits(spec: &ContainerSpec, engine: &Engine) -> Vec<Limit> {
     let limit =
         |name, asked: String, by: Option<&str>| Limit { name, asked, by: by.map(str::to_owned) };
     let (asked, enforces) = (&spec.limits, engine.enforces);
-    let memory = if enforces.swap { "cgroup, no swap" } else { "cgroup, without the swap limit" };
+    let cgroup = match engine.kind {
+        // Which it is each run says on standard error.
+        Kind::Turnjail => "a cgroup or turnjail's fallback",
+        _ => "cgroup",
+    };
+    let memory = if engine.kind == Kind::Turnjail {
+        cgroup
+    } else if enforces.swap {
+        "cgroup, no swap"
+    } else {
+        "cgroup, without the swap limit"
+    };
+    // Which turnjail has only with a cgroup, and it is not known here whether there is one.
+    let cpus = enforces.cpus && engine.kind != Kind::Turnjail;
     vec![
         limit("memory", format!("{} MiB", asked.memory_mb), enforces.memory.then_some(memory)),
-        limit("processes", asked.pids.to_string(), enforces.pids.then_some("cgroup")),
-        limit("cpu share", asked.cpus.to_string(), enforces.cpus.then_some("cgroup")),
+        limit("processes", asked.pids.to_string(), enforces.pids.then_some(cgroup)),
+        limit("cpu share", asked.cpus.to_string(), cpus.then_some(cgroup)),
         limit("wall time", format!("{} ms", asked.time_ms), Some("the runtime's deadline")),
         limit("/tmp", "64 MiB".to_owned(), Some("tmpfs size")),
         limit("open files", "256".to_owned(), Some("RLIMIT_NOFILE")),
@@ -65,7 +82,7 @@ pub(crate) fn receipt(
         image: spec.image.clone(),
         image_digest,
         profile: None,
-        loopback: Some(true),
+        loopback: (engine.kind != Kind::Turnjail).then_some(true),
         walls: walls(engine),
         limits: limits(spec, engine),
         exit: verdict.reason,

@@ -132,6 +132,7 @@ impl JailDriver {
         spec.check()?;
         check_ids(spec)?;
         let image = self.store.resolve(&spec.image).map_err(image_error)?;
+        image.check_runnable().map_err(image_error)?;
         let isolation = self.images.isolation(&spec.image, &image.config)?;
         let warden = self.proved(isolation).await?;
         let client = warden.client();
@@ -296,6 +297,7 @@ impl ContainerDriver for JailDriver {
 
     async fn verify(&self, image: &str) -> Result<(), DriverError> {
         let found = self.store.resolve(image).map_err(image_error)?;
+        found.check_runnable().map_err(image_error)?;
         Ok(self.images.isolation(image, &found.config).map(drop)?)
     }
 }

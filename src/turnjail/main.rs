@@ -4,6 +4,7 @@
 mod cli;
 mod config;
 mod demo;
+mod docker;
 mod error;
 mod host;
 
@@ -12,6 +13,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     if let Err(error) = host::protect_this_process() {
         return cli::report(&error, false);
+    }
+    let mut arguments = std::env::args_os();
+    if docker::is_called(arguments.next().as_deref()) {
+        return docker::run(&docker::Here::default(), arguments);
     }
     cli::run()
 }

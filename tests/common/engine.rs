@@ -72,6 +72,17 @@ pub fn options() -> DockerOptions {
 /// # Panics
 /// When it fails.
 pub fn docker(arguments: &[&str], input: &[u8]) -> String {
+    try_docker(arguments, input).unwrap_or_else(|error| panic!("docker {arguments:?}: {error}"))
+}
+
+/// The same; what it wrote to standard error when it fails.
+///
+/// # Errors
+/// When it fails.
+///
+/// # Panics
+/// When it cannot be run.
+pub fn try_docker(arguments: &[&str], input: &[u8]) -> Result<String, String> {
     let options = options();
     let mut child = Command::new(&options.program)
         .args(arguments)
@@ -79,14 +90,18 @@ pub fn docker(arguments: &[&str], input: &[u8]) -> String {
         .env("DOCKER_CONFIG", "/nonexistent")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the client");
     let mut stdin = child.stdin.take().expect("a pipe");
-    std::io::Write::write_all(&mut stdin, input).expect("a client that reads");
+    // One that refuses its arguments reads nothing.
+    let _ = std::io::Write::write_all(&mut stdin, input);
     drop(stdin);
     let output = child.wait_with_output().expect("an end");
-    assert!(output.status.success(), "docker {arguments:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("text")
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8(output.stdout).expect("text"))
 }
 
 impl Engine {

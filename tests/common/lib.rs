@@ -11,6 +11,7 @@ pub mod compare;
 pub mod engine;
 mod facts;
 pub mod general;
+pub mod image_checks;
 pub mod jails;
 mod program;
 mod roots;

@@ -2,6 +2,7 @@
 
 mod docker;
 mod endings;
+mod images;
 mod podman;
 mod turns;
 
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
         docker("a_worker_cannot_speak_for_the_engine", endings::pretending),
         docker("a_program_that_is_not_there_is_the_engines_failure", endings::not_found),
         docker("a_name_in_use_is_freed", endings::name_in_use),
+        docker("docker_makes_every_check_of_images", images::docker),
+        Test::new("jails_make_every_check_of_images", images::jail),
         Test::with(
             "docker_and_jails_give_the_same_replies",
             &[Fact::Docker, Fact::Jail],

@@ -67,6 +67,13 @@ pub enum Command {
     Workspace(WorkspaceCommand),
     /// Find out whether this host can run jails, and what to do if not
     Doctor,
+    /// Answer as docker does, for programs that drive it; also by the name turnjail-docker
+    #[command(disable_help_flag = true)]
+    Docker {
+        /// What docker would be told
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<std::ffi::OsString>,
+    },
     /// Print the completions of a shell
     Completions {
         /// Which shell

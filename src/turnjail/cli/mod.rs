@@ -18,9 +18,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::docker::{self, Here};
 use crate::error::CliError;
 use arguments::{Arguments, Command, ConfigCommand};
-pub use output::report;
+pub use output::{report, write_out};
 
 /// Reads the command line, runs the command, and prints what went wrong, once.
 pub fn run() -> ExitCode {
@@ -42,6 +43,10 @@ fn dispatch(arguments: &Arguments) -> Result<ExitCode, CliError> {
         Command::Turn(turn) => turn::run(common, turn),
         Command::Config(ConfigCommand::Check) => config::check(common),
         Command::Workspace(command) => workspace::run(common, command),
+        Command::Docker { arguments } => {
+            let here = Here { config: common.config.clone() };
+            Ok(docker::run(&here, arguments.iter().cloned()))
+        }
         Command::Doctor => doctor::run(common),
         Command::Completions { shell } => manual::completions(*shell),
         Command::Man => manual::page(),

@@ -14,10 +14,13 @@ use turnjail_jail::{JailOptions, Policy};
 use turnjail_protocol::ToolSpec;
 use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
 
+use super::images::ImageEntry;
 use super::mcp::Transport;
 use super::model::OutputLimitField;
+use super::paths::Directories;
+use super::settings::Jail;
 use super::tools::{Text, ToolKind};
-use super::{Host, SecretSource, Settings, mcp, tools};
+use super::{Host, HostSettings, SecretSource, Settings, mcp, tools};
 use crate::error::{CliError, Exit};
 
 /// The most that the file of a command's secret may hold.
@@ -73,26 +76,13 @@ impl Settings {
 
     /// The options of the jail driver.
     pub fn jail_options(&self) -> JailOptions {
-        let policy = |required| if required { Policy::Required } else { Policy::BestEffort };
-        let mut options = JailOptions::new(self.directories.images.clone());
-        options.limits = policy(self.jail.limits_required);
-        options.landlock = policy(self.jail.landlock_required);
-        options.groups = policy(self.jail.groups_refused);
-        options.pool = self.jail.pool;
-        for image in &self.images {
-            options.images.set(&image.reference, image.settings);
-        }
-        options
+        jail_options(&self.directories, self.jail, &self.images)
     }
 
     /// The same for a command that starts a driver, uses it once and ends: it takes the word of an earlier
     /// one that the walls stand.
     pub fn jail_options_of_a_command(&self) -> JailOptions {
-        let mut options = self.jail_options();
-        options.passes = Some(self.directories.run.join("canary"));
-        // One turn has nothing to be prepared for.
-        options.pool = 0;
-        options
+        of_a_command(self.jail_options(), &self.directories)
     }
 
     /// The options of the Docker driver. The client is found as this process finds it.
@@ -130,6 +120,34 @@ impl Settings {
         settings.mcp = self.mcp.iter().map(mcp_server).collect::<Result<_, _>>()?;
         Ok(settings)
     }
+}
+
+impl HostSettings {
+    /// The options of the jail driver, for a command that uses it once.
+    pub fn jail_options_of_a_command(&self) -> JailOptions {
+        let options = jail_options(&self.directories, self.jail, &self.images);
+        of_a_command(options, &self.directories)
+    }
+}
+
+fn jail_options(directories: &Directories, jail: Jail, images: &[ImageEntry]) -> JailOptions {
+    let policy = |required| if required { Policy::Required } else { Policy::BestEffort };
+    let mut options = JailOptions::new(directories.images.clone());
+    options.limits = policy(jail.limits_required);
+    options.landlock = policy(jail.landlock_required);
+    options.groups = policy(jail.groups_refused);
+    options.pool = jail.pool;
+    for image in images {
+        options.images.set(&image.reference, image.settings);
+    }
+    options
+}
+
+fn of_a_command(mut options: JailOptions, directories: &Directories) -> JailOptions {
+    options.passes = Some(directories.run.join("canary"));
+    // One turn has nothing to be prepared for.
+    options.pool = 0;
+    options
 }
 
 fn credential(source: &SecretSource) -> Credential {

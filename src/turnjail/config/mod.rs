@@ -28,7 +28,7 @@ pub use overlay::{Overlay, variable};
 pub use paths::Host;
 pub use secret::SecretSource;
 
-pub use settings::{LogFormat, Logging, Settings};
+pub use settings::{HostSettings, LogFormat, Logging, Settings};
 pub use turn::Driver;
 
 use crate::error::{CliError, Exit, Problem};
@@ -74,6 +74,39 @@ pub fn load(file: &Path, overlay: Overlay, host: &Host) -> Result<Config, CliErr
         Ok((settings, effective)) => Ok(Config { file: file.to_owned(), settings, effective }),
         Err(findings) => Err(refusal(file, &findings)),
     }
+}
+
+/// Reads what a command needs that runs jails for other programs, from the file that is named, or from the
+/// usual one where that exists.
+pub fn host_settings(named: Option<&Path>) -> Result<HostSettings, CliError> {
+    let mut host = Host::of_this_process();
+    // Programs that drive a container client start it with next to no environment.
+    host.home = host.home.or_else(home_of_this_user);
+    let usual = host.config_file().filter(|file| file.exists());
+    let file = named.map(Path::to_owned).or(usual);
+    let text = file.as_deref().map(read).transpose()?.unwrap_or_default();
+    let file = file.unwrap_or_else(|| PathBuf::from("(no file)"));
+    let document = document::parse(&text).map_err(|finding| refusal(&file, &[finding]))?;
+    let prefixes = HostSettings::SECTIONS.map(|section| variable(section) + "_");
+    let ours = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix.as_str()));
+    let environment = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| ours(name))?;
+        Some((name, value.into_string().unwrap_or_default()))
+    });
+    let overlay = Overlay { environment: environment.collect(), ..Overlay::default() };
+    let reader = section::Reader::new(overlay);
+    let directory = file.parent().filter(|path| path.is_absolute()).unwrap_or(Path::new("/"));
+    let settings =
+        HostSettings::read(&reader.root(&document), &paths::Base { host: &host, directory });
+    match (settings, reader.finish()) {
+        (Some(settings), (_, findings)) if findings.is_empty() => Ok(settings),
+        (_, (_, findings)) => Err(refusal(&file, &findings)),
+    }
+}
+
+fn home_of_this_user() -> Option<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten()?;
+    Some(user.dir).filter(|home| home.is_absolute())
 }
 
 /// Checks a configuration of flags and variables alone.

@@ -110,6 +110,31 @@ impl Settings {
     }
 }
 
+/// What a command needs that runs jails for other programs: no model, no turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostSettings {
+    /// `[directories]`.
+    pub directories: Directories,
+    /// `[jail]`.
+    pub jail: Jail,
+    /// `[images."reference"]`.
+    pub images: Vec<ImageEntry>,
+}
+
+impl HostSettings {
+    /// The sections that variables may say something of.
+    pub(super) const SECTIONS: [&str; 2] = ["directories", "jail"];
+
+    /// Reads these sections alone: the file may be without the others, and mistakes in them are not
+    /// looked for.
+    pub(super) fn read(root: &Section<'_>, base: &Base<'_>) -> Option<Self> {
+        let directories = Directories::read(root.section("directories"), base);
+        let jail = Jail::read(root.section("jail"));
+        let images = ImageEntry::read_all(&root.section("images"));
+        Some(Self { directories: directories?, jail, images })
+    }
+}
+
 impl Jail {
     fn read(section: Section<'_>) -> Self {
         let policy = [("required", true), ("best-effort", false)];
