@@ -13,6 +13,7 @@ mod facts;
 pub mod general;
 pub mod image_checks;
 pub mod jails;
+pub mod model;
 mod program;
 mod roots;
 pub mod script;

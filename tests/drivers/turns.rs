@@ -8,14 +8,9 @@ use turnjail_images::BUILTIN;
 use turnjail_jail::{JailDriver, JailOptions};
 use turnjail_runtime::{SandboxOptions, SandboxRuntime, Speaker, TurnRequest, WorkspaceMode};
 use turnjail_tests::jails::private_dir;
+use turnjail_tests::model::{Answer, Model, last_message};
 
 use crate::docker::{block_on, driver};
-
-#[allow(dead_code, reason = "shared with another test program")]
-#[path = "../turns/model.rs"]
-mod model;
-
-use model::{Answer, Model, last_message};
 
 /// A conversation of three turns in a guild, and what the model was sent for it.
 async fn conversation(driver: Arc<dyn ContainerDriver>) -> (Vec<String>, Vec<serde_json::Value>) {

@@ -7,6 +7,7 @@ mod rules;
 mod seeds;
 mod signals;
 mod store;
+mod turns;
 mod typescript;
 mod walls;
 
@@ -83,12 +84,22 @@ fn main() -> ExitCode {
         ),
         Test::with("a_node_image_answers_a_turn", &[Fact::Jail, Fact::Image(Node)], store::node),
         Test::with("a_bun_image_answers_a_turn", &[Fact::Jail, Fact::Image(Bun)], store::bun),
+        Test::with(
+            "workers_in_other_languages_pass_the_brokers_rules",
+            &[Fact::Jail, Fact::Image(Python), Fact::Image(Node), Fact::Image(Bun)],
+            turns::languages,
+        ),
     ];
     let needs = &[Fact::Jail, Fact::Image(Bun)];
     match seeds::worker() {
         Err(why) => eprintln!("skipped: the TypeScript worker under Bun ({why})"),
         Ok(_) => tests.extend([
             Test::with("the_typescript_worker_answers_a_turn", needs, typescript::a_turn),
+            Test::with(
+                "the_typescript_worker_remembers_and_calls_tools",
+                needs,
+                turns::of_the_typescript_worker,
+            ),
             Test::with(
                 "the_typescript_worker_under_bun_passes_every_vector",
                 needs,

@@ -16,8 +16,8 @@ use turnjail_tests::jails::Bench;
 use turnjail_tests::script::{Broker, Response};
 
 const SHELL: &str = include_str!("programs/worker.sh");
-const PYTHON: &str = include_str!("programs/worker.py");
-const JAVASCRIPT: &str = include_str!("programs/worker.mjs");
+pub const PYTHON: &str = include_str!("programs/worker.py");
+pub const JAVASCRIPT: &str = include_str!("programs/worker.mjs");
 
 /// What a driver is asked for a turn in the directories of a bench.
 pub fn spec(bench: &Bench, image: &str) -> ContainerSpec {
@@ -55,7 +55,7 @@ pub fn run(bench: &Bench, options: JailOptions, image: &str) -> Result<Outcome, 
 }
 
 /// An image whose entry point is `program` with a script of ours in /app.
-fn worker(image: General, script: &str, text: &str) -> (PathBuf, String) {
+pub fn worker(image: General, script: &str, text: &str) -> (PathBuf, String) {
     let entrypoint = match image {
         General::Busybox | General::Coreutils => "sh",
         General::Python => "python3",

@@ -36,7 +36,7 @@ fn files() -> Vec<(String, String)> {
 }
 
 /// An image of the store, as the worker's own container file describes it, by store and reference.
-fn image() -> (PathBuf, String) {
+pub fn image() -> (PathBuf, String) {
     let config = ImageConfig {
         entrypoint: ["bun", "/app/worker/main.ts"].map(str::to_owned).to_vec(),
         working_dir: "/app".to_owned(),

@@ -10,8 +10,8 @@ use turnjail_broker::{CallOutcome, CallRoute, HostTool, ToolContext, ToolError};
 use turnjail_protocol::ToolSpec;
 use turnjail_runtime::{TurnError, WorkspaceMode, channel_state, guild_workspace};
 
-use crate::model::{Answer, Model, last_message, last_result};
 use crate::stage::{Stage, request, run};
+use turnjail_tests::model::{Answer, Model, last_message, last_result};
 
 /// Says back how many messages it was sent, and the last.
 fn echo(request: &Value) -> Answer {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use turnjail_protocol::Files;
 use turnjail_runtime::{WorkspaceMode, channel_state, guild_workspace};
 
-use crate::model::{Answer, Model, last_message, last_result};
 use crate::stage::{Stage, request, run};
+use turnjail_tests::model::{Answer, Model, last_message, last_result};
 
 const GUILDS: usize = 20;
 const CHANNELS: usize = 200;

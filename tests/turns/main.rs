@@ -3,7 +3,6 @@
 mod conversation;
 mod crowd;
 mod demands;
-mod model;
 mod skills;
 mod stage;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use turnjail_tests::jails::private_dir;
 
-use crate::model::{Answer, Model, last_result};
 use crate::stage::{Stage, run};
+use turnjail_tests::model::{Answer, Model, last_result};
 
 /// The text that a page's first line says comes next.
 fn next_offset(page: &str) -> Option<u64> {

@@ -10,7 +10,7 @@ use turnjail_jail::{JailDriver, JailOptions};
 use turnjail_runtime::{SandboxOptions, SandboxRuntime, Speaker, TurnRequest};
 use turnjail_tests::jails::private_dir;
 
-use crate::model::Model;
+use turnjail_tests::model::Model;
 
 pub struct Stage {
     directory: TempDir,

@@ -5,7 +5,9 @@ import http from "node:http";
 const turn = JSON.parse(fs.readFileSync(0, "utf8"));
 const messages = [{ role: "user", content: turn.text }];
 const body = JSON.stringify({ model: turn.model, messages });
+// The broker takes few headers: the client's own "connection" is not among them.
 const headers = {
+	host: "broker",
 	"content-type": "application/json",
 	"content-length": Buffer.byteLength(body),
 	authorization: "Bearer sandbox-dummy-key",
@@ -18,6 +20,7 @@ const answer = await new Promise((resolve, reject) => {
 		response.on("end", () => resolve(JSON.parse(text)));
 	});
 	request.on("error", reject);
+	request.removeHeader("connection");
 	request.end(body);
 });
 const text = answer.choices[0].message.content;

@@ -38,6 +38,9 @@ pub struct Model {
 
 impl Model {
     /// Serves with this mind, which sees each request's body.
+    ///
+    /// # Panics
+    /// When there is no port to serve on.
     pub async fn start(mind: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let url = format!("http://{}/v1/chat/completions", listener.local_addr().expect("it"));
@@ -46,6 +49,7 @@ impl Model {
         Self { url, requests, serving }
     }
 
+    /// Where it serves.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -115,6 +119,9 @@ fn plain(status: StatusCode, body: &str) -> Response<Full<Bytes>> {
 }
 
 /// The message that a turn's request ends with, as the guest wrote it.
+///
+/// # Panics
+/// When it is no request of turnjail's worker.
 pub fn last_message(request: &Value) -> String {
     let messages = request["messages"].as_array().expect("messages");
     let user = messages.iter().rev().find(|message| message["role"] == "user").expect("a user");
