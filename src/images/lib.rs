@@ -31,6 +31,7 @@ pub use error::ImageError;
 pub use export::ExportFormat;
 pub use garbage::{Freed, Removed};
 pub use image::Image;
+pub use import::{Assembly, Needed, manifest_for, parts_of};
 pub use import::{Format, ImportOptions, Imported, Platform, Progress, Skipped, Source};
 pub use limits::ImageLimits;
 pub use list::Listed;

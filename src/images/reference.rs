@@ -69,6 +69,12 @@ impl Reference {
         }
     }
 
+    /// The name that an image gets by it: the tag alone where there is one, else the digest.
+    pub(crate) fn named(&self) -> Self {
+        let digest = self.digest.clone().filter(|_| self.tag.is_none());
+        Self { digest, ..self.clone() }
+    }
+
     fn suffix(&self) -> String {
         let tag = self.tag.as_ref().map(|tag| format!(":{tag}"));
         let digest = self.digest.as_ref().map(|digest| format!("@{digest}"));

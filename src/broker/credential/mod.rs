@@ -78,6 +78,20 @@ pub enum Credential {
     Source(Arc<dyn CredentialSource>),
 }
 
+impl Credential {
+    /// The credential for something that the host does itself, outside of any turn: none where none is
+    /// wanted. `setting` names it in errors.
+    pub async fn for_host(&self, setting: &str) -> Result<Option<Secret>, CredentialError> {
+        let checked = Source::check(setting, self);
+        let source = checked.map_err(|error| CredentialError::new(error.to_string()))?;
+        let nobody = Principal::default();
+        match source {
+            None => Ok(None),
+            Some(source) => source.get(CredentialRequest::at_start(&nobody)).await.map(Some),
+        }
+    }
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -81,6 +81,12 @@ impl Container {
         Self { shown, kind: ContainerKind::Directory { root, owned: None } }
     }
 
+    /// A directory with an image layout whose files belong to this import and may become the store's.
+    pub fn owned_directory(path: &Path, shown: String) -> Result<Self, ImageError> {
+        let root = File::open(path).map_err(ImageError::io("open", path))?.into();
+        Ok(Self { shown, kind: ContainerKind::Directory { root, owned: Some(path.to_owned()) } })
+    }
+
     fn spool(
         stream: impl Read,
         shown: String,

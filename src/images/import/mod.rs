@@ -1,5 +1,6 @@
 //! Import: an archive becomes an image of the store, or nothing is left of it.
 
+mod assembly;
 mod candidate;
 mod container;
 mod docker;
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use oci_spec::image::{ImageConfiguration, MediaType};
 
+pub use assembly::{Assembly, Needed, manifest_for, parts_of};
 use candidate::{Candidate, Origin};
 use container::Container;
 use layers::{Layers, Unpacked};

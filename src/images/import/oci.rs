@@ -97,10 +97,7 @@ impl Search<'_, '_> {
         match descriptor.media_type() {
             MediaType::ImageIndex => {}
             MediaType::Other(other) if other == DOCKER_INDEX => {}
-            MediaType::ImageManifest => return self.manifest(descriptor, index),
-            MediaType::Other(other) if other == DOCKER_MANIFEST => {
-                return self.manifest(descriptor, index);
-            }
+            media_type if is_manifest(media_type) => return self.manifest(descriptor, index),
             // Signatures and other things that are no images.
             _ => return Ok(None),
         }
@@ -125,19 +122,14 @@ impl Search<'_, '_> {
         descriptor: &Descriptor,
         index: Option<&[u8]>,
     ) -> Result<Option<Chosen>, ImageError> {
-        if let Some(platform) = descriptor.platform() {
-            let found = Platform {
-                os: platform.os().to_string(),
-                architecture: platform.architecture().to_string(),
-                variant: platform.variant().clone(),
-            };
-            if !matches(&self.options.wanted(), &found) {
-                // Attestations call themselves so.
-                if found.os != "unknown" {
-                    self.passed.push(found.to_string());
-                }
-                return Ok(None);
+        if let Some(found) = platform_of(descriptor)
+            && !matches(&self.options.wanted(), &found)
+        {
+            // Attestations call themselves so.
+            if found.os != "unknown" {
+                self.passed.push(found.to_string());
             }
+            return Ok(None);
         }
         let bytes = document(self.container, descriptor, &self.options.limits)?;
         let manifest: ImageManifest = parse(self.container, "manifest", &bytes)?;
@@ -168,7 +160,25 @@ impl Chosen {
     }
 }
 
-fn matches(wanted: &Platform, found: &Platform) -> bool {
+/// What a descriptor says that its manifest is for.
+pub(super) fn platform_of(descriptor: &Descriptor) -> Option<Platform> {
+    let platform = descriptor.platform().as_ref()?;
+    Some(Platform {
+        os: platform.os().to_string(),
+        architecture: platform.architecture().to_string(),
+        variant: platform.variant().clone(),
+    })
+}
+
+pub(super) fn is_manifest(media_type: &MediaType) -> bool {
+    match media_type {
+        MediaType::ImageManifest => true,
+        MediaType::Other(other) => other == DOCKER_MANIFEST,
+        _ => false,
+    }
+}
+
+pub(super) fn matches(wanted: &Platform, found: &Platform) -> bool {
     let variant = || wanted.variant.is_none() || wanted.variant == found.variant;
     wanted.os == found.os && wanted.architecture == found.architecture && variant()
 }
@@ -253,7 +263,7 @@ fn blob(digest: &Digest) -> String {
 }
 
 /// A small content with the digest and size that its descriptor says.
-fn document(
+pub(super) fn document(
     container: &Container,
     descriptor: &Descriptor,
     limits: &ImageLimits,

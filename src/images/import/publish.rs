@@ -36,7 +36,8 @@ impl ImageStore {
         // One wait for all files, before anybody can see any of them.
         lock::sync_filesystem(staging.path())?;
         let named = Named {
-            reference: name.clone(),
+            // A tag that was checked against a digest is a name without it.
+            reference: name.named(),
             digest: digest.clone(),
             manifest_bytes: manifest.len() as u64,
             media_type: prepared.media_type.clone(),

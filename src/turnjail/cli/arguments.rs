@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, Host, Overlay, load, load_without_file};
+use crate::config::{Config, ForImages, Host, Overlay, load, load_for_images, load_without_file};
 use crate::error::{CliError, Exit};
 
 /// How every command ends; shown below the help and in the manual.
@@ -62,6 +62,9 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Import, pull, list, export, verify and remove images
+    #[command(subcommand)]
+    Image(super::image::ImageCommand),
     /// Find, measure, forget or mend what a channel or guild has stored
     #[command(subcommand)]
     Workspace(WorkspaceCommand),
@@ -168,6 +171,22 @@ impl Common {
             )
         })?;
         load(&file, overlay, &host)
+    }
+
+    /// Loads what the commands that deal with images need, from the usual file where there is one.
+    pub fn load_for_images(&self) -> Result<ForImages, CliError> {
+        let host = Host::of_this_process();
+        let overlay = self.overlay()?;
+        let file = match &self.config {
+            Some(named) => Some(std::path::absolute(named).map_err(|error| {
+                CliError::usage(
+                    format_args!("the configuration {} cannot be found: {error}", named.display()),
+                    "name it by its absolute path",
+                )
+            })?),
+            None => host.config_file().filter(|file| file.exists()),
+        };
+        load_for_images(file.as_deref(), overlay, &host)
     }
 
     /// Whether the configuration's usual place holds one.

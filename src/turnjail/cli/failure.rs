@@ -1,6 +1,8 @@
 //! Errors of the layers below to the command line's: cause, remedy, exit code.
 
 use turnjail_driver::DriverError;
+use turnjail_images::ImageError;
+use turnjail_pull::PullError;
 use turnjail_runtime::{SetupError, TurnError};
 
 use crate::error::{CliError, Exit};
@@ -59,6 +61,24 @@ pub fn setup(error: &SetupError) -> CliError {
 pub fn driver(error: &DriverError) -> CliError {
     let fallback = "run `turnjail doctor`";
     CliError::new(driver_exit(error), error.code(), error, error.remedy().unwrap_or(fallback))
+}
+
+/// What is wrong with an image or the store.
+pub fn image(error: &ImageError) -> CliError {
+    let exit = match error {
+        ImageError::InUse(_) => Exit::Busy,
+        ImageError::Io { .. } => Exit::Failed,
+        _ => Exit::Usage,
+    };
+    CliError::new(exit, error.code(), error, error.remedy())
+}
+
+/// Why an image was not pulled.
+pub fn pull(error: &PullError) -> CliError {
+    match error {
+        PullError::Image(error) => image(error),
+        error => CliError::new(Exit::Failed, error.code(), error, error.remedy()),
+    }
 }
 
 /// Why a turn gave no reply.

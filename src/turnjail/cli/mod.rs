@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod doctor;
 pub mod failure;
+mod image;
 mod manual;
 mod output;
 mod progress;
@@ -42,6 +43,7 @@ fn dispatch(arguments: &Arguments) -> Result<ExitCode, CliError> {
         Command::Demo => demo::run(common),
         Command::Turn(turn) => turn::run(common, turn),
         Command::Config(ConfigCommand::Check) => config::check(common),
+        Command::Image(command) => image::run(common, command),
         Command::Workspace(command) => workspace::run(common, command),
         Command::Docker { arguments } => {
             let here = Here { config: common.config.clone() };

@@ -150,7 +150,8 @@ fn of_a_command(mut options: JailOptions, directories: &Directories) -> JailOpti
     options
 }
 
-fn credential(source: &SecretSource) -> Credential {
+/// A source of a secret as the broker knows it.
+pub fn credential(source: &SecretSource) -> Credential {
     match source {
         SecretSource::None => Credential::None,
         SecretSource::Environment(name) => Credential::Env(name.clone()),

@@ -10,6 +10,7 @@ mod apply;
 mod docker;
 mod document;
 mod images;
+mod import;
 mod mcp;
 mod model;
 mod overlay;
@@ -23,7 +24,9 @@ mod turn;
 
 use std::path::{Path, PathBuf};
 
+pub use apply::credential;
 pub use document::Origin;
+pub use import::{ForImages, Registry};
 pub use overlay::{Overlay, variable};
 pub use paths::Host;
 pub use secret::SecretSource;
@@ -115,6 +118,26 @@ pub fn load_without_file(overlay: Overlay, host: &Host) -> Result<Config, CliErr
     match resolve("", overlay, host, Path::new("/")) {
         Ok((settings, effective)) => Ok(Config { file, settings, effective }),
         Err(findings) => Err(refusal(&file, &findings)),
+    }
+}
+
+/// Reads what the commands that deal with images need. Nothing that only a turn needs must be there, and
+/// where no file is named, none must.
+pub fn load_for_images(
+    file: Option<&Path>,
+    overlay: Overlay,
+    host: &Host,
+) -> Result<ForImages, CliError> {
+    let text = file.map_or_else(|| Ok(String::new()), read)?;
+    let file = file.unwrap_or(Path::new("(no file)"));
+    let directory = file.parent().filter(|path| path.is_absolute()).unwrap_or(Path::new("/"));
+    let document = document::parse(&text).map_err(|finding| refusal(file, &[finding]))?;
+    let reader = section::Reader::new(overlay);
+    let read = ForImages::read(&reader.root(&document), &paths::Base { host, directory });
+    let findings = reader.findings();
+    match read {
+        Some(read) if findings.is_empty() => Ok(read),
+        _ => Err(refusal(file, &findings)),
     }
 }
 

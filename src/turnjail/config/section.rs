@@ -73,6 +73,11 @@ impl Reader {
         self.effective.borrow_mut().push(Effective { key, value, origin });
     }
 
+    /// The findings so far, where only a part of the settings was read.
+    pub fn findings(self) -> Vec<Finding> {
+        self.findings.into_inner()
+    }
+
     /// The end: flags and variables that named nothing are findings too.
     pub fn finish(self) -> (Vec<Effective>, Vec<Finding>) {
         let scalars = self.scalars.borrow().clone();

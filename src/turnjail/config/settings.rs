@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use turnjail_images::ImageLimits;
 use turnjail_protocol::{Budgets, Files};
 
 use super::docker::Docker;
 use super::images::ImageEntry;
+use super::import::{self, Registry};
 use super::mcp::McpServer;
 use super::model::Model;
 use super::paths::{Base, Directories, path, shown_option};
@@ -30,6 +32,10 @@ pub struct Settings {
     pub jail: Jail,
     /// `[images."reference"]`.
     pub images: Vec<ImageEntry>,
+    /// `[import]`.
+    pub import: ImageLimits,
+    /// `[[registries]]`.
+    pub registries: Vec<Registry>,
     /// `[docker]`.
     pub docker: Docker,
     /// `[[tools]]`.
@@ -83,6 +89,8 @@ impl Settings {
         let directories = Directories::read(root.section("directories"), base);
         let jail = Jail::read(root.section("jail"));
         let images = ImageEntry::read_all(&root.section("images"));
+        let import = import::limits(root.section("import"));
+        let registries = Registry::read_all(&root, base);
         let docker = Docker::read(root.section("docker"), base);
         let log = Logging::read(root.section("log"));
         let audit = root.section("audit");
@@ -101,6 +109,8 @@ impl Settings {
             directories: directories?,
             jail,
             images,
+            import,
+            registries: registries?,
             docker,
             tools: tools?,
             mcp: mcp?,
@@ -150,7 +160,7 @@ impl Jail {
 }
 
 impl Logging {
-    fn read(section: Section<'_>) -> Self {
+    pub(super) fn read(section: Section<'_>) -> Self {
         let level = section.choice(
             "level",
             &[
