@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 pub use apply::credential;
 pub use document::Origin;
-pub use import::{ForImages, Registry};
+pub use import::ForImages;
 pub use overlay::{Overlay, variable};
 pub use paths::Host;
 pub use secret::SecretSource;
