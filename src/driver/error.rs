@@ -28,6 +28,16 @@ pub enum DriverError {
         /// What to do, when known.
         remedy: Option<String>,
     },
+    /// A directory that the worker may write holds too much already; nothing was started.
+    #[error("{cause}")]
+    Workspace {
+        /// A stable code, for example `workspace-full`.
+        code: &'static str,
+        /// One sentence naming the directory and the bound.
+        cause: String,
+        /// What to do.
+        remedy: Option<String>,
+    },
     /// The worker ran and gave no valid reply.
     #[error("{cause}")]
     Worker {
@@ -59,7 +69,7 @@ impl DriverError {
         match self {
             Self::Spec(_) => "spec",
             Self::Image { .. } => "image",
-            Self::Start { code, .. } => code,
+            Self::Start { code, .. } | Self::Workspace { code, .. } => code,
             Self::Worker { reason, .. } => reason.as_str(),
             Self::Cancelled => "cancelled",
             Self::Cleanup { .. } => "cleanup",
@@ -70,7 +80,7 @@ impl DriverError {
     pub fn remedy(&self) -> Option<&str> {
         match self {
             Self::Image { remedy, .. } | Self::Cleanup { remedy, .. } => Some(remedy),
-            Self::Start { remedy, .. } => remedy.as_deref(),
+            Self::Start { remedy, .. } | Self::Workspace { remedy, .. } => remedy.as_deref(),
             _ => None,
         }
     }

@@ -81,7 +81,7 @@ async fn prove_by(
 }
 
 /// Standard streams that lead nowhere.
-fn nothing() -> Result<[OwnedFd; 3], StartError> {
+pub(crate) fn nothing() -> Result<[OwnedFd; 3], StartError> {
     let open = || {
         rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| StartError::host("open /dev/null", e))

@@ -25,7 +25,7 @@ use turnjail_warden::wire::{
 };
 
 use crate::plan::resource;
-use crate::{StartError, process};
+use crate::{Limiter, StartError, process};
 
 /// How long a warden may take to say what it found out.
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -55,6 +55,7 @@ pub struct Client {
     connection: Arc<Connection>,
     facts: Facts,
     keeper: Pid,
+    limiter: Limiter,
     way: Way,
     _closing: DropGuard,
 }
@@ -119,6 +120,7 @@ impl Client {
 
     /// Starts a warden. Must be called within a tokio runtime.
     pub async fn start_with(options: ClientOptions) -> Result<Self, StartError> {
+        let limiter = Limiter::own();
         let (socket, keeper) = process::start()?;
         let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::from(socket))
             .map_err(|e| host_error("watch a socket", &e))?;
@@ -140,9 +142,17 @@ impl Client {
             .send(&Request::Settings(settings), &[])
             .await
             .map_err(|e| host_error("write to the warden", &e))?;
+        let limiter = limiter.for_warden(keeper).await;
         let closing = CancellationToken::new();
         tokio::spawn(Arc::clone(&connection).dispatch(closing.clone()));
-        Ok(Self { connection, facts, keeper, way: options.way, _closing: closing.drop_guard() })
+        Ok(Self {
+            connection,
+            facts,
+            keeper,
+            limiter,
+            way: options.way,
+            _closing: closing.drop_guard(),
+        })
     }
 
     /// What the warden found out about this kernel.
@@ -154,6 +164,11 @@ impl Client {
     /// left.
     pub fn keeper(&self) -> Pid {
         self.keeper
+    }
+
+    /// What holds the limits of its jails.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
     }
 
     /// Whether the warden still answers.

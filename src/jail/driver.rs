@@ -10,16 +10,17 @@ use turnjail_driver::{
     Receipt,
 };
 use turnjail_images::{BUILTIN, ImageError, ImageStore};
+use turnjail_protocol::errand::Errand;
 use turnjail_protocol::{Reply, WorkerCode};
-use turnjail_warden::wire::Facts;
+use turnjail_warden::wire::{Bounds, Facts};
 
 use crate::causes::evidence::Evidence;
 use crate::causes::{advise, table};
 use crate::client::{Client, ClientOptions};
-use crate::plan::JailSpec;
+use crate::plan::{JailSpec, MIB};
 use crate::proof::Proved;
 use crate::run::{Ended, run};
-use crate::{ImagePolicies, Isolation, StartError, groups, process, receipt};
+use crate::{ImagePolicies, Isolation, Limiter, StartError, groups, process, receipt};
 
 /// The ABI from which on a required landlock counts as there: it mediates truncation.
 pub(crate) const LANDLOCK_MINIMUM: u32 = 3;
@@ -51,6 +52,9 @@ pub struct JailOptions {
     /// Whether supplementary groups that amount to root (docker, disk, ...) stop the start: they
     /// cannot be dropped in a user namespace. Best effort warns.
     pub groups: Policy,
+    /// How much a workspace, and a channel's directory beside a shared one, may hold: over it a turn ends
+    /// as [`Disk`](ExitReason::Disk), and the next one is refused.
+    pub bounds: Bounds,
     /// What is set for single images.
     pub images: ImagePolicies,
     /// How many jails of the image last used are prepared ahead of need, at most
@@ -62,13 +66,26 @@ pub struct JailOptions {
     pub passes: Option<PathBuf>,
 }
 
+/// 1 GiB in 100,000 entries, while 256 MiB of the file system stay free.
+pub const DEFAULT_BOUNDS: Bounds =
+    Bounds { bytes: 1024 * MIB, entries: 100_000, reserve: 256 * MIB };
+
 impl JailOptions {
     /// Best effort everywhere, with the images in `store`.
     pub fn new(store: PathBuf) -> Self {
         let policy = Policy::BestEffort;
         let images = ImagePolicies::default();
-        let pool = ClientOptions::default().pool;
-        Self { store, landlock: policy, limits: policy, groups: policy, images, pool, passes: None }
+        let bounds = DEFAULT_BOUNDS;
+        Self {
+            store,
+            landlock: policy,
+            limits: policy,
+            groups: policy,
+            bounds,
+            images,
+            pool: ClientOptions::default().pool,
+            passes: None,
+        }
     }
 }
 
@@ -77,6 +94,8 @@ impl JailOptions {
 pub struct JailDriver {
     store: ImageStore,
     images: ImagePolicies,
+    limits: Policy,
+    bounds: Bounds,
     passes: Option<PathBuf>,
     pool: ClientOptions,
     /// The running warden; replaced when it has died.
@@ -96,12 +115,16 @@ impl JailDriver {
         let pool = ClientOptions { pool: options.pool, ..ClientOptions::default() };
         let client = Client::start_with(pool).await?;
         check_facts(&options, client.facts())?;
+        check_limits(options.limits, client.limiter())?;
         let image = store.resolve(BUILTIN).map_err(image_error)?;
         let warden = Proved::new(client, image, options.passes.as_deref()).await?;
         tell_what_is_in_force(warden.client().facts());
+        tell_limits(warden.client().limiter());
         Ok(Self {
             store,
             images: options.images,
+            limits: options.limits,
+            bounds: options.bounds,
             passes: options.passes,
             pool,
             warden: Mutex::new(Arc::new(warden)),
@@ -136,11 +159,20 @@ impl JailDriver {
         let isolation = self.images.isolation(&spec.image, &image.config)?;
         let warden = self.proved(isolation).await?;
         let client = warden.client();
-        let jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
+        let mut jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
+        // A workspace that holds too much must still be measured and emptied.
+        if Errand::parse(input).is_none() {
+            jail.bounds = Some(self.bounds);
+        }
         let ended = run(client, &jail, input, cancel, || progress.started()).await?;
-        let record = receipt::receipt(spec, &image, isolation, client.facts(), LANDLOCK, &ended);
+        let record = receipt::receipt(spec, &image, &jail, client, &ended);
         progress.ended(&record);
         Ok((ended, record))
+    }
+
+    /// What holds the limits of its jails.
+    pub fn limiter(&self) -> Limiter {
+        self.current().client().limiter().clone()
     }
 
     fn current(&self) -> Arc<Proved> {
@@ -160,8 +192,9 @@ impl JailDriver {
         }
         tracing::warn!("the warden has died; starting another");
         let image = self.store.resolve(BUILTIN).map_err(image_error)?;
-        let fresh =
-            Proved::new(Client::start_with(self.pool).await?, image, self.passes.as_deref()).await;
+        let client = Client::start_with(self.pool).await?;
+        check_limits(self.limits, client.limiter())?;
+        let fresh = Proved::new(client, image, self.passes.as_deref()).await;
         let warden = Arc::new(fresh.map_err(|error| self.note(error))?);
         *self.warden.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&warden);
         Ok(warden)
@@ -247,13 +280,25 @@ fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
             "boot Linux 6.2 or newer with landlock in lsm=, or set landlock = \"best-effort\"",
         ));
     }
-    if options.limits == Policy::Required {
-        return Err(StartError::policy(
-            "limits of a whole jail are required, and this driver makes no cgroups",
-            "set limits = \"best-effort\": limits are then per process",
-        ));
-    }
     Ok(())
+}
+
+/// What a required cgroup lacks here.
+pub(crate) fn check_limits(policy: Policy, limiter: &Limiter) -> Result<(), StartError> {
+    if policy == Policy::BestEffort {
+        return Ok(());
+    }
+    match limiter.undelegated() {
+        Some(why) => Err(StartError::policy(
+            format!("limits of a whole jail are required, and there are no cgroups: {}", why.why),
+            &format!("{}, or set limits = \"best-effort\"", why.remedy),
+        )),
+        None if !limiter.has_cpu_share() => Err(StartError::policy(
+            "limits are required, and the cpu controller is not delegated",
+            "add Delegate=cpu memory pids to a drop-in of user@.service, or set limits = \"best-effort\"",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Said once: every receipt says it again for its run.
@@ -269,7 +314,18 @@ fn tell_what_is_in_force(facts: &Facts) {
         }
         _ => {}
     }
-    tracing::info!("limits are those of one process each: no cgroup is used");
+}
+
+fn tell_limits(limiter: &Limiter) {
+    let limits = limiter.describe();
+    match limiter.undelegated() {
+        None => tracing::info!(limits, "limits are those of whole jails"),
+        Some(why) => tracing::warn!(
+            why = why.why,
+            remedy = why.remedy,
+            "no cgroup: limits are those of single processes, and CPU shares are not limited"
+        ),
+    }
 }
 
 #[async_trait]

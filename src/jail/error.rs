@@ -9,6 +9,7 @@ use turnjail_warden::wire::{Failure, Status};
 use crate::causes::evidence::Evidence;
 use crate::causes::table;
 use crate::causes::{Advice, advise};
+use crate::limits::watch::is_over;
 use crate::stage;
 
 /// Why a jail or the warden could not be made: the step, the object, the system's answer.
@@ -150,6 +151,10 @@ fn too_many_files(errno: Errno) -> bool {
 
 impl From<StartError> for DriverError {
     fn from(error: StartError) -> Self {
-        Self::Start { code: error.code(), cause: error.to_string(), remedy: error.remedy() }
+        let (code, cause, remedy) = (error.code(), error.to_string(), error.remedy());
+        if is_over(&error) {
+            return Self::Workspace { code, cause, remedy };
+        }
+        Self::Start { code, cause, remedy }
     }
 }

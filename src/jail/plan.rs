@@ -11,6 +11,7 @@ use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Bind, Bounds, Failure, Plan, Source, Target, Way};
 
+use crate::limits::counts_processes_per_namespace;
 use crate::{Isolation, StartError, interpreter};
 
 /// PATH where an image sets none, as Docker has it.
@@ -191,6 +192,11 @@ pub(crate) fn cpu_seconds(limits: &Limits) -> u64 {
     (seconds.ceil() as u64).max(1)
 }
 
+/// Processes of a jail that are turnjail's: a general image's program has an init beside it.
+pub(crate) fn own_processes(isolation: Isolation) -> u32 {
+    u32::from(isolation.profile == Profile::General)
+}
+
 /// The largest file that can be written: none is larger than what its directory may hold.
 pub(crate) fn file_bytes(bounds: Option<&Bounds>) -> u64 {
     match bounds.map(|bounds| bounds.bytes) {
@@ -203,10 +209,8 @@ pub(crate) fn file_bytes(bounds: Option<&Bounds>) -> u64 {
 /// The resource limits of one process (getrlimit(2)). Core dumps are the warden's matter.
 fn rlimits(limits: &Limits, isolation: Isolation, bounds: Option<&Bounds>) -> Vec<(u32, u64)> {
     let memory = u64::from(limits.memory_mb) * MIB;
-    // A general image's program has an init beside it.
-    let own = u64::from(isolation.profile == Profile::General);
+    let own = u64::from(own_processes(isolation));
     let mut list = vec![
-        (resource::NPROC, u64::from(limits.pids) + own),
         (resource::CPU, cpu_seconds(limits)),
         (resource::NOFILE, OPEN_FILES),
         (resource::FSIZE, file_bytes(bounds)),
@@ -217,6 +221,9 @@ fn rlimits(limits: &Limits, isolation: Isolation, bounds: Option<&Bounds>) -> Ve
         (resource::RTPRIO, 0),
         (resource::SIGPENDING, 64),
     ];
+    if counts_processes_per_namespace() {
+        list.push((resource::NPROC, u64::from(limits.pids) + own));
+    }
     // Runtimes reserve gigabytes that they never touch; the static worker does not.
     if isolation.address_space_limit {
         list.push((resource::AS, memory));
@@ -252,7 +259,7 @@ pub(crate) mod resource {
     pub(super) const FSIZE: u32 = 1;
     pub(super) const DATA: u32 = 2;
     pub(super) const STACK: u32 = 3;
-    pub(super) const NPROC: u32 = 6;
+    pub(crate) const NPROC: u32 = 6;
     pub(super) const NOFILE: u32 = 7;
     pub(super) const MEMLOCK: u32 = 8;
     pub(super) const AS: u32 = 9;

@@ -2,16 +2,18 @@
 
 use std::fmt::Write as _;
 
-use turnjail_driver::{ContainerSpec, Limit, Receipt, Usage, Wall, WallState};
+use turnjail_driver::{ContainerSpec, Limit, Receipt, Wall, WallState};
 use turnjail_images::Image;
 use turnjail_protocol::limits::{STDERR_BYTES, STDOUT_BYTES};
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::{Facts, Failure};
+use turnjail_warden::wire::{Bounds, Facts, Failure};
 
-use crate::Isolation;
-use crate::plan::{FILE_BYTES, MIB, OPEN_FILES, TMP_BYTES, cpu_seconds};
+use crate::client::Client;
+use crate::limits::counts_processes_per_namespace;
+use crate::plan::{JailSpec, MIB, OPEN_FILES, TMP_BYTES, cpu_seconds, file_bytes};
 use crate::run::Ended;
+use crate::{Isolation, Limiter};
 
 const SYSTEM_CALLS: &str = "system calls";
 
@@ -142,32 +144,82 @@ pub(crate) fn landlock_lacks(abi: u32) -> Vec<&'static str> {
     .collect()
 }
 
-/// Every limit asked for and what enforces it. Without a delegated cgroup these are per process.
-pub(crate) fn limits(spec: &ContainerSpec, isolation: Isolation) -> Vec<Limit> {
-    let limit =
-        |name, asked: String, by: Option<&str>| Limit { name, asked, by: by.map(str::to_owned) };
-    let asked = &spec.limits;
-    let memory = match isolation {
+/// Every limit asked for and what enforces it: a cgroup for the whole jail, else the kernel for each
+/// process.
+pub(crate) fn limits(jail: &JailSpec, limiter: &Limiter) -> Vec<Limit> {
+    let limit = |name, asked: String, by: &str| Limit { name, asked, by: Some(by.to_owned()) };
+    let asked = &jail.limits;
+    let mut list = vec![
+        limit("memory", format!("{} MiB", asked.memory_mb), &memory(jail.isolation, limiter)),
+        Limit {
+            name: "processes",
+            asked: asked.pids.to_string(),
+            by: process_count(jail.isolation, limiter).map(str::to_owned),
+        },
+        limit("cpu time", format!("{} s", cpu_seconds(asked)), "RLIMIT_CPU"),
+        Limit {
+            name: "cpu share",
+            asked: asked.cpus.to_string(),
+            by: limiter.has_cpu_share().then(|| "cpu.max (cgroup)".to_owned()),
+        },
+        limit("wall time", format!("{} ms", asked.time_ms), "the runtime's deadline"),
+        limit("/tmp", format!("{} MiB", TMP_BYTES / MIB), "tmpfs size and inodes"),
+        limit("open files", OPEN_FILES.to_string(), "RLIMIT_NOFILE"),
+        limit("output", format!("{STDOUT_BYTES} bytes"), "the host's reader"),
+        limit("errors", format!("{STDERR_BYTES} bytes"), "the host's reader"),
+    ];
+    let file = file_bytes(jail.bounds.as_ref());
+    if file < u64::MAX {
+        list.push(limit("file size", format!("{} MiB", file / MIB), "RLIMIT_FSIZE"));
+    }
+    if let Some(bounds) = &jail.bounds {
+        list.extend(holdings(bounds));
+    }
+    list
+}
+
+fn memory(isolation: Isolation, limiter: &Limiter) -> String {
+    let of_process = match isolation {
         Isolation { address_space_limit: true, .. } => Some("RLIMIT_AS"),
         Isolation { data_limit: true, .. } => Some("RLIMIT_DATA, private memory of each process"),
         _ => None,
     };
-    let processes = match isolation.profile {
-        Profile::Sealed => "RLIMIT_NPROC and seccomp",
-        Profile::General => "RLIMIT_NPROC",
+    let of_jail = match isolation.profile {
+        _ if limiter.has_cgroups() => Some("memory.max (cgroup), no swap"),
+        Profile::Sealed => None,
+        Profile::General => Some("a watch of the jail's proportional memory"),
     };
-    vec![
-        limit("memory", format!("{} MiB", asked.memory_mb), memory),
-        limit("processes", asked.pids.to_string(), Some(processes)),
-        limit("cpu time", format!("{} s", cpu_seconds(asked)), Some("RLIMIT_CPU")),
-        limit("cpu share", asked.cpus.to_string(), None),
-        limit("wall time", format!("{} ms", asked.time_ms), Some("the runtime's deadline")),
-        limit("/tmp", format!("{} MiB", TMP_BYTES / MIB), Some("tmpfs size and inodes")),
-        limit("file size", format!("{} MiB", FILE_BYTES / MIB), Some("RLIMIT_FSIZE")),
-        limit("open files", OPEN_FILES.to_string(), Some("RLIMIT_NOFILE")),
-        limit("output", format!("{STDOUT_BYTES} bytes"), Some("the host's reader")),
-        limit("errors", format!("{STDERR_BYTES} bytes"), Some("the host's reader")),
-    ]
+    of_jail.into_iter().chain(of_process).collect::<Vec<_>>().join(" and ")
+}
+
+fn process_count(isolation: Isolation, limiter: &Limiter) -> Option<&'static str> {
+    let (cgroup, rlimit) = (limiter.has_cgroups(), counts_processes_per_namespace());
+    match (isolation.profile, cgroup, rlimit) {
+        (Profile::Sealed, true, _) => Some("pids.max (cgroup) and seccomp"),
+        (Profile::Sealed, false, true) => Some("RLIMIT_NPROC and seccomp"),
+        (Profile::Sealed, false, false) => Some("seccomp"),
+        (Profile::General, true, _) => Some("pids.max (cgroup)"),
+        (Profile::General, false, true) => Some("RLIMIT_NPROC"),
+        (Profile::General, false, false) => None,
+    }
+}
+
+fn holdings(bounds: &Bounds) -> Vec<Limit> {
+    const BY: &str = "a look before the turn and while it runs";
+    let mut list = Vec::new();
+    let mut add = |name, asked: String| {
+        list.push(Limit { name, asked, by: Some(BY.to_owned()) });
+    };
+    if bounds.bytes > 0 {
+        add("workspace", format!("{} MiB", bounds.bytes / MIB));
+    }
+    if bounds.entries > 0 {
+        add("workspace entries", bounds.entries.to_string());
+    }
+    if bounds.reserve > 0 {
+        add("free space", format!("{} MiB stay free", bounds.reserve / MIB));
+    }
+    list
 }
 
 /// The walls of a jail that ran: one that was prepared has its filter in two stages.
@@ -186,27 +238,21 @@ fn walls_of(facts: &Facts, isolation: Isolation, landlock: bool, ended: &Ended) 
 pub(crate) fn receipt(
     spec: &ContainerSpec,
     image: &Image,
-    isolation: Isolation,
-    facts: &Facts,
-    landlock: bool,
+    jail: &JailSpec,
+    client: &Client,
     ended: &Ended,
 ) -> Receipt {
+    let isolation = jail.isolation;
     Receipt {
         driver: crate::driver::NAME,
         image: spec.image.clone(),
         image_digest: Some(image.digest.clone()),
         profile: Some(isolation.profile.as_str()),
         loopback: Some(isolation.loopback),
-        walls: walls_of(facts, isolation, landlock, ended),
-        limits: limits(spec, isolation),
+        walls: walls_of(client.facts(), isolation, jail.landlock, ended),
+        limits: limits(jail, client.limiter()),
         exit: ended.reason,
         timing: ended.timing,
-        usage: Usage {
-            cpu_us: Some(ended.exit.user_us + ended.exit.system_us),
-            // Without a cgroup the kernel keeps no peak of the jail alone: what it counts for a
-            // process includes its launcher before exec.
-            peak_memory_bytes: None,
-            refused_forks: None,
-        },
+        usage: ended.usage,
     }
 }

@@ -8,14 +8,16 @@ use rustix::io::Errno;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
-use turnjail_driver::{ExitReason, Limits, Timing};
+use turnjail_driver::{ExitReason, Limits, Timing, Usage};
 use turnjail_protocol::limits::{EXIT_OUT_OF_MEMORY, STDERR_BYTES, STDOUT_BYTES};
 use turnjail_warden::wire::{Exit, Failure, Status};
 
 use crate::StartError;
 use crate::client::{Client, Jail};
+use crate::limits::watch::{Watch, is_over, look};
+use crate::limits::{self, Group, Used};
 use crate::output::read_bounded;
-use crate::plan::{JailSpec, cpu_seconds};
+use crate::plan::{JailSpec, cpu_seconds, own_processes};
 
 /// What became of a program in a jail.
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ pub struct Ended {
     pub timing: Timing,
     /// Walls that this host cannot build and that the policies allow to be missing.
     pub missing: Vec<Failure>,
+    /// What it used.
+    pub usage: Usage,
 }
 
 /// Runs the program of `spec` in a jail with `input` on its standard input. `started` is called when the
@@ -46,7 +50,12 @@ pub async fn run(
 ) -> Result<Ended, StartError> {
     let asked = Instant::now();
     let (theirs, streams) = pipes()?;
-    let mut jail = client.jail(spec.plan()?, theirs).await?;
+    let mut plan = spec.plan()?;
+    let group = client.limiter().group(&spec.limits, own_processes(spec.isolation))?;
+    if group.is_some() {
+        limits::held_by_group(&mut plan);
+    }
+    let mut jail = client.jail_in(plan.clone(), theirs, group.as_ref().map(Group::dir)).await?;
     tokio::select! {
         ready = jail.ready() => {
             ready?;
@@ -58,15 +67,38 @@ pub async fn run(
     let running = Instant::now();
     let missing = jail.missing().to_vec();
     let prepared = jail.prepared();
-    let attended = attend(jail, streams, input, cancel).await?;
+    let watch = Watch::new(client, spec, &plan, jail.pidfd());
+    let attended = attend(jail, streams, input, cancel, watch).await?;
+    let used = group.map(|group| group.used());
+    let mut reason = reason(&attended, &spec.limits, used.as_ref());
+    // A program that fails because it may write no more says so in its own way.
+    if reason == ExitReason::WorkerFailed && plan.bounds.is_some() {
+        let seen = look(client, &plan).await;
+        if seen.is_err_and(|error| is_over(&error)) {
+            reason = ExitReason::Disk;
+        }
+    }
     Ok(Ended {
-        reason: reason(&attended, &spec.limits),
+        reason,
+        usage: usage(&attended.exit, used),
         exit: attended.exit,
         stdout: attended.stdout,
         stderr: attended.stderr,
         timing: Timing { start_us, run_us: micros(running), prepared },
         missing,
     })
+}
+
+/// What the group counted, where there is one: that is the whole jail's and nothing else. Without one the
+/// kernel keeps no peak of the jail alone: what it counts for a process includes its launcher before
+/// exec.
+fn usage(exit: &Exit, used: Option<Used>) -> Usage {
+    let used = used.unwrap_or_default();
+    Usage {
+        cpu_us: used.cpu_us.or(Some(exit.user_us + exit.system_us)),
+        peak_memory_bytes: used.peak,
+        refused_forks: used.refused_forks,
+    }
 }
 
 /// The host's ends of a program's standard streams.
@@ -98,8 +130,8 @@ struct Attended {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     cancelled: bool,
-    /// It wrote more than is read.
-    over: bool,
+    /// The limit for which the host ended it.
+    over: Option<ExitReason>,
 }
 
 /// Feeds, reads and waits at once. Ends when nothing of the jail is left.
@@ -108,6 +140,7 @@ async fn attend(
     streams: Streams,
     input: &[u8],
     cancel: &CancellationToken,
+    watch: Watch<'_>,
 ) -> Result<Attended, StartError> {
     let over = AtomicBool::new(false);
     let stop = CancellationToken::new();
@@ -138,36 +171,46 @@ async fn attend(
             biased;
             () = cancel.cancelled() => {
                 jail.kill();
-                (jail.ended().await, true)
+                (jail.ended().await, true, None)
             }
             () = stop.cancelled() => {
                 jail.kill();
-                (jail.ended().await, false)
+                (jail.ended().await, false, None)
             }
-            exit = jail.ended() => (exit, false),
+            exit = jail.ended() => (exit, false, None),
+            reason = watch.over() => {
+                jail.kill();
+                (jail.ended().await, false, Some(reason))
+            }
         };
         gone.cancel();
         ended
     };
-    let ((exit, cancelled), ((), stdout, stderr)) = tokio::join!(waiting, streams);
+    let ((exit, cancelled, over_limit), ((), stdout, stderr)) = tokio::join!(waiting, streams);
+    let too_much = over.load(Ordering::Relaxed).then_some(ExitReason::Output);
     Ok(Attended {
         exit: exit?,
         stdout: stdout.unwrap_or_default(),
         stderr: stderr.unwrap_or_default(),
         cancelled,
-        over: over.load(Ordering::Relaxed),
+        over: over_limit.or(too_much),
     })
 }
 
 /// Why a program ended, from what the host did, its status and its CPU time.
-fn reason(attended: &Attended, limits: &Limits) -> ExitReason {
+fn reason(attended: &Attended, limits: &Limits, used: Option<&Used>) -> ExitReason {
     // The kernel enforces the limit by counting ticks and reports precise time: on a busy virtual machine
     // the two differ by a good part. A kill by anybody else comes far below the limit.
     let cpu_us = attended.exit.user_us + attended.exit.system_us;
     let out_of_time = cpu_us * 2 >= cpu_seconds(limits) * 1_000_000;
+    if attended.cancelled {
+        return ExitReason::Cancelled;
+    }
+    if let Some(over) = attended.over {
+        return over;
+    }
     match attended.exit.status {
-        _ if attended.cancelled => ExitReason::Cancelled,
-        _ if attended.over => ExitReason::Output,
+        _ if used.is_some_and(|used| used.out_of_memory) => ExitReason::Memory,
         Status::Code(0) => ExitReason::Ok,
         Status::Code(EXIT_OUT_OF_MEMORY) => ExitReason::Memory,
         Status::Signal(signal::SIGSYS) => ExitReason::Filter,
@@ -184,7 +227,9 @@ impl Ended {
         match (self.reason, self.exit.status) {
             (ExitReason::Memory, _) => "the worker reached its memory limit".to_owned(),
             (ExitReason::Cpu, _) => "the worker reached its CPU time limit".to_owned(),
-            (ExitReason::Disk, _) => "the worker reached its file size limit".to_owned(),
+            (ExitReason::Disk, _) => {
+                "the worker filled its workspace, or left too little free space".to_owned()
+            }
             (ExitReason::Output, _) => format!(
                 "the worker wrote more than {STDOUT_BYTES} bytes of output or {STDERR_BYTES} of errors"
             ),
@@ -220,17 +265,21 @@ mod tests {
 
     fn attended(status: Status, cpu_us: u64) -> Attended {
         let exit = Exit { status, user_us: cpu_us, system_us: 0, max_rss_kib: 0 };
-        Attended { exit, stdout: vec![], stderr: vec![], cancelled: false, over: false }
+        Attended { exit, stdout: vec![], stderr: vec![], cancelled: false, over: None }
     }
 
     #[test]
     fn what_the_host_did_comes_before_the_status() {
         let limits = Limits::default();
         let killed = attended(Status::Signal(signal::SIGKILL), 0);
-        assert_eq!(reason(&killed, &limits), ExitReason::WorkerFailed);
-        assert_eq!(reason(&Attended { cancelled: true, ..killed }, &limits), ExitReason::Cancelled);
+        assert_eq!(reason(&killed, &limits, None), ExitReason::WorkerFailed);
+        assert_eq!(
+            reason(&Attended { cancelled: true, ..killed }, &limits, None),
+            ExitReason::Cancelled
+        );
         let killed = attended(Status::Signal(signal::SIGKILL), 0);
-        assert_eq!(reason(&Attended { over: true, ..killed }, &limits), ExitReason::Output);
+        let over = Some(ExitReason::Output);
+        assert_eq!(reason(&Attended { over, ..killed }, &limits, None), ExitReason::Output);
     }
 
     #[test]
@@ -245,7 +294,7 @@ mod tests {
             (Status::Signal(signal::SIGKILL), 200_000, ExitReason::WorkerFailed),
             (Status::Signal(11), 0, ExitReason::WorkerFailed),
         ] {
-            assert_eq!(reason(&attended(status, cpu_us), &limits), expected, "{status:?}");
+            assert_eq!(reason(&attended(status, cpu_us), &limits, None), expected, "{status:?}");
         }
     }
 }

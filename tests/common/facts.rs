@@ -17,6 +17,8 @@ pub enum Fact {
     Root,
     /// The programs unshare and setpriv (util-linux), and leave to make namespaces by them.
     Unshare,
+    /// A cgroup (v2) for jails: of the service's own, or made by the systemd user manager.
+    Cgroup,
     /// The program strace, and leave to trace one's own children.
     Strace,
     /// The program script, which gives a command a terminal.
@@ -39,6 +41,7 @@ impl Fact {
             Self::Landlock => "landlock",
             Self::Root => "root",
             Self::Unshare => "unshare",
+            Self::Cgroup => "cgroup",
             Self::Strace => "strace",
             Self::Script => "script",
             Self::Docker => "docker",
@@ -71,6 +74,7 @@ impl Fact {
             Self::Unshare => {
                 failing("unshare", &["--user", "--map-current-user", "setpriv", "true"])
             }
+            Self::Cgroup => jails::no_cgroup(),
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
             Self::Docker => engine::missing(),

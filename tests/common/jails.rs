@@ -127,3 +127,12 @@ pub(crate) fn landlock_abi() -> Result<u32, String> {
     let client = runtime.block_on(Client::start()).map_err(|e| e.to_string())?;
     Ok(client.facts().landlock_abi)
 }
+
+/// Why jails have no cgroups here; none when they have.
+pub(crate) fn no_cgroup() -> Option<String> {
+    let runtime = Runtime::new().ok()?;
+    match runtime.block_on(Client::start()) {
+        Ok(client) => client.limiter().undelegated().map(|why| why.why.clone()),
+        Err(error) => Some(error.to_string()),
+    }
+}

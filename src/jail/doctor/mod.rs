@@ -19,12 +19,12 @@ use std::path::PathBuf;
 use serde::Serialize;
 use turnjail_images::{BUILTIN, Image, ImageStore};
 
-use crate::StartError;
-use crate::causes::Advice;
 use crate::causes::evidence::Evidence;
 use crate::causes::table::Verdict;
+use crate::causes::{Advice, advise, table};
 use crate::client::Client;
 use crate::driver::{JailOptions, Policy, check_capabilities, check_root};
+use crate::{Limiter, StartError};
 use inside::Inside;
 
 /// The verdict on a building block.
@@ -147,7 +147,7 @@ pub async fn doctor(options: &JailOptions, places: &[(&'static str, PathBuf)]) -
     report.checks.push(Check::ok("warden", "runs as PID 1 of namespaces of its own"));
     report.checks.push(jail::landlock(client.facts(), &here, options));
     report.checks.push(jail::executable_memory(client.facts(), &here));
-    report.checks.push(host::cgroup(&here).required(options.limits));
+    report.checks.push(limits(client.limiter(), &here).required(options.limits));
     if let Some(image) = image {
         jail::examine(&client, &image, &here, &mut report).await;
     }
@@ -163,6 +163,19 @@ fn excuse_what_is_not_needed(checks: &mut [Check]) {
             check.state = State::Degraded;
             check.consequence = Some("nothing: an older way was taken instead".to_owned());
         }
+    }
+}
+
+/// What a warden got says more than files do; why it got none is in files.
+fn limits(limiter: &Limiter, here: &Evidence) -> Check {
+    let evidence = limiter.describe();
+    match limiter.undelegated() {
+        None if limiter.has_cpu_share() => Check::ok("limits", evidence),
+        None => {
+            let advice = advise(&table::CGROUP_CONTROLLERS, here, &[("value", "memory pids")]);
+            Check { evidence, ..Check::of("limits", advice) }
+        }
+        Some(_) => Check { evidence, ..host::cgroup(here) },
     }
 }
 

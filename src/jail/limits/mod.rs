@@ -1,0 +1,134 @@
+//! Limits of a whole jail: one interface, and what stands behind it on this host.
+//!
+//! Where a part of the cgroup (v2) tree is delegated to us, every jail is born in a group of its own
+//! there ([`cgroup`]): the service's own group ([`own`]), else a scope that the systemd user manager
+//! makes for the warden ([`manager`]). Elsewhere the resource limits of single processes hold
+//! ([`crate::plan`]), and a watch ([`watch`]) ends a general image's jail that takes more memory.
+//!
+//! A group that can merely be written, such as a terminal's, is somebody else's and is left as it is.
+
+mod cgroup;
+mod manager;
+mod memory;
+mod own;
+mod pace;
+pub(crate) mod watch;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustix::process::Pid;
+use turnjail_driver::Limits;
+use turnjail_warden::wire::Plan;
+
+use cgroup::Delegated;
+pub(crate) use cgroup::{Group, Used};
+
+use crate::StartError;
+use crate::causes::evidence::Evidence;
+use crate::plan::resource;
+
+/// What holds the limits of whole jails on this host.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    behind: Result<Arc<Delegated>, Undelegated>,
+}
+
+/// Why there is no cgroup for jails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undelegated {
+    /// One sentence.
+    pub why: String,
+    /// One line saying what to do.
+    pub remedy: String,
+    /// Whether the systemd user manager may have a place.
+    elsewhere: bool,
+}
+
+impl Undelegated {
+    /// This host has no tree that could be delegated.
+    fn nowhere(why: &str, remedy: &str) -> Self {
+        Self { why: why.to_owned(), remedy: remedy.to_owned(), elsewhere: false }
+    }
+
+    /// No part of it is ours.
+    fn not_ours(why: impl Into<String>) -> Self {
+        Self { why: why.into(), remedy: DELEGATE.to_owned(), elsewhere: true }
+    }
+}
+
+/// What the operator can do to have cgroups.
+const DELEGATE: &str = "run it as a systemd unit with Delegate=yes (dist/turnjail.service), or where the \
+                        systemd user manager runs (loginctl enable-linger)";
+
+/// Whether RLIMIT_NPROC that is set in a user namespace counts the processes of that namespace alone:
+/// since Linux 5.14; before, all of the user's.
+pub(crate) fn counts_processes_per_namespace() -> bool {
+    static NEW_ENOUGH: OnceLock<bool> = OnceLock::new();
+    *NEW_ENOUGH.get_or_init(|| Evidence::here().kernel().is_some_and(|version| version >= (5, 14)))
+}
+
+/// The resource limits of a jail that has a group: the group refuses processes first, and counts them.
+pub(crate) fn held_by_group(plan: &mut Plan) {
+    for (number, value) in &mut plan.rlimits {
+        if *number == resource::NPROC {
+            *value += 1;
+        }
+    }
+}
+
+impl Limiter {
+    /// To be called before the warden is started: takes the service's own group, where there is one, and
+    /// moves this process to a leaf of it.
+    pub(crate) fn own() -> Self {
+        Self { behind: own::delegated() }
+    }
+
+    /// What there is for a warden that has been started: a scope of the user manager's where the service
+    /// has no group of its own.
+    pub(crate) async fn for_warden(self, keeper: Pid) -> Self {
+        match &self.behind {
+            Err(why) if why.elsewhere => {}
+            _ => return self,
+        }
+        match manager::scope(keeper).await {
+            Ok(delegated) => Self { behind: Ok(delegated) },
+            Err(why) => Self { behind: Err(why) },
+        }
+    }
+
+    /// Why no cgroup is used; none when one is.
+    pub fn undelegated(&self) -> Option<&Undelegated> {
+        self.behind.as_ref().err()
+    }
+
+    /// The delegated cgroup in which the groups of jails are made.
+    pub fn path(&self) -> Option<&Path> {
+        self.behind.as_ref().ok().map(|delegated| delegated.path())
+    }
+
+    /// Whether jails have cgroups.
+    pub fn has_cgroups(&self) -> bool {
+        self.behind.is_ok()
+    }
+
+    /// Whether CPU shares are limited. Older user managers do not delegate the controller.
+    pub fn has_cpu_share(&self) -> bool {
+        self.behind.as_ref().is_ok_and(|delegated| delegated.controllers().cpu)
+    }
+
+    /// What is in force, in words.
+    pub fn describe(&self) -> String {
+        match &self.behind {
+            Ok(delegated) => delegated.describe(),
+            Err(why) => format!("resource limits of each process: {}", why.why),
+        }
+    }
+
+    /// A group for one jail, with its limits set; none where there are no cgroups. `own` processes are
+    /// turnjail's and come on top of what the program may have.
+    pub(crate) fn group(&self, limits: &Limits, own: u32) -> Result<Option<Group>, StartError> {
+        let Ok(delegated) = &self.behind else { return Ok(None) };
+        Delegated::group(delegated, limits, own).map(Some)
+    }
+}
