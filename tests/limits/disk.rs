@@ -110,7 +110,7 @@ pub fn refused() {
     let hidden = workspace.join("hidden");
     fs::create_dir(&hidden).expect("a directory");
     fs::write(hidden.join("large"), vec![1; 33 << 20]).expect("a file");
-    fs::set_permissions(&hidden, fs::Permissions::from_mode(0)).expect("chmod");
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o000)).expect("chmod");
     let acts = [json!(["write", "/workspace/ran", "x"])];
     let spec = bounded(&bench, Profile::Sealed, &acts, BOUNDS);
     let error = bench.run(&spec, b"").expect_err("a hidden file");

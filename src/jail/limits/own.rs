@@ -6,7 +6,6 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
 use super::Undelegated;
@@ -96,7 +95,7 @@ fn marked(group: &Path) -> bool {
     let mut value = [0; 8];
     match rustix::fs::getxattr(group, MARK, &mut value) {
         Ok(length) => value[..length] == *b"1",
-        Err(Errno::RANGE) | Err(_) => false,
+        Err(_) => false,
     }
 }
 
