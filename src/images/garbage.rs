@@ -60,13 +60,16 @@ impl ImageStore {
         let named = index.find(parsed).ok_or_else(absent)?.clone();
         index.0.retain(|other| other.reference != named.reference);
         let last = !index.0.iter().any(|other| other.digest == named.digest);
-        if last && !force && self.in_use(&named.digest)? {
+        let root = self.dirs.root(&named.digest);
+        // Held until it is out of the way: nobody begins to use it meanwhile.
+        let held = if last { Lock::of_directory(&root, Hold::Exclusive)? } else { None };
+        if last && !force && held.is_none() && root.exists() {
             return Err(ImageError::InUse(reference.to_owned()));
         }
         let mut garbage = Garbage::default();
         index.write(&self.dirs.store)?;
         if last {
-            garbage.roots.extend(self.dirs.put_aside(&self.dirs.root(&named.digest))?);
+            garbage.roots.extend(self.dirs.put_aside(&root)?);
             garbage.blobs = self.unreferenced_blobs(&index)?;
             garbage.delete_blobs()?;
         }

@@ -119,7 +119,10 @@ impl ImageStore {
             layer_bytes: u64::MAX,
             total_bytes: u64::MAX,
             ratio: u64::MAX,
-            ..ImageLimits::default()
+            layers: usize::MAX,
+            metadata_bytes: u64::MAX,
+            name_bytes: usize::MAX,
+            depth: usize::MAX,
         };
         let (manifest, _) = self.documents(named)?;
         let mut tree = Tree::new(limits);
@@ -209,7 +212,7 @@ fn compare_leaf(expected: &Found, path: &Path, report: &mut Report) -> Result<()
     match expected {
         Found::Symlink(target) => {
             let found = fs::read_link(path).map_err(|_| "should be a link".to_owned())?;
-            if found.as_os_str().as_bytes() != target {
+            if Digest::of(found.as_os_str().as_bytes()) != *target {
                 return Err("leads elsewhere".to_owned());
             }
         }

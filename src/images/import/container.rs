@@ -18,6 +18,10 @@ use crate::{ImageError, ImageLimits};
 
 /// Contents of interest stand no deeper: `blobs/sha256/<digest>`.
 const DEPTH: usize = 3;
+/// What a content of interest is called has no more bytes, and neither has what a link to one names.
+const NAME_BYTES: usize = 256;
+/// More contents of interest than any image has.
+const MEMBERS: usize = 10_000;
 /// How often a link of an archive leads to a link.
 const LINKS: usize = 4;
 
@@ -142,7 +146,7 @@ impl Container {
                 let what = format!("it ends within its entry {}", entry.name);
                 return Err(ImageError::refused(&shown, what));
             }
-            if entry.name.parts().count() <= DEPTH {
+            if members.len() < MEMBERS && of_interest(&entry.name, &member) {
                 members.insert(entry.name, member);
             }
             Ok(())
@@ -301,6 +305,21 @@ impl Content {
         }
         Ok(())
     }
+}
+
+/// Whether an image's description may name this content. Before it is known what an archive is, nothing
+/// else of it is remembered, however much it holds.
+fn of_interest(name: &Name, member: &Member) -> bool {
+    let bytes = name.bytes();
+    let named = bytes == b"oci-layout"
+        || bytes.starts_with(b"blobs/")
+        || bytes.ends_with(b".json")
+        || bytes.ends_with(b".tar");
+    let short = match member {
+        Member::Link(target) => target.len() <= NAME_BYTES,
+        Member::File { .. } => true,
+    };
+    named && short && bytes.len() <= NAME_BYTES && name.parts().count() <= DEPTH
 }
 
 /// Reads a part of a file without moving anybody's position in it.

@@ -101,10 +101,8 @@ impl ImageStore {
             Err(rustix::io::Errno::EXIST) => {}
             Err(errno) => return Err(ImageError::errno("publish", to)(errno)),
         }
-        if Lock::of_directory(to, Hold::Exclusive)?.is_none() {
-            // In use: it is what this one is, by its digest.
-            return Ok(None);
-        }
+        // In use, it stays: it is what this one is, by its digest. Else it is held until it is exchanged.
+        let Some(_held) = Lock::of_directory(to, Hold::Exclusive)? else { return Ok(None) };
         renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)
             .map_err(ImageError::errno("publish", to))?;
         self.dirs.put_aside(from)

@@ -45,7 +45,7 @@ fn entries_are_counted_and_so_are_directories_that_they_imply() {
     // Six of them are mount points.
     import(&Place::new(), &files(14).build(), limits).expect("within");
     beyond(&Place::new(), &files(21).build(), limits, "max_entries");
-    let deep = Layer::new().file(&"d/".repeat(30).trim_end_matches('/').to_owned(), 0o644, b"");
+    let deep = Layer::new().file("d/".repeat(30).trim_end_matches('/'), 0o644, b"");
     beyond(&Place::new(), &deep.build(), limits, "max_entries");
     let skipped = (0..30).fold(Layer::new(), |layer, number| {
         layer.entry(b'6', &format!("{number}"), 0o644, "", b"")

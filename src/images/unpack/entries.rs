@@ -145,7 +145,7 @@ impl Extension {
         let kind = entry.header().entry_type();
         let refuse = |what: &str| Err(ImageError::refused(object, what));
         // A NUL ends GNU's long names.
-        let long = limits.name_bytes as u64 + 1;
+        let long = (limits.name_bytes as u64).saturating_add(1);
         match kind {
             EntryType::XHeader if self.pax.is_some() => {
                 return refuse("it has two extended headers for one entry");

@@ -14,8 +14,13 @@ pub(crate) struct Record(pub Vec<Found>);
 /// What stands at a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    File { mode: u32, size: u64, digest: Digest },
-    Symlink(Vec<u8>),
+    File {
+        mode: u32,
+        size: u64,
+        digest: Digest,
+    },
+    /// With the digest of its target.
+    Symlink(Digest),
 }
 
 impl Record {
@@ -57,7 +62,7 @@ impl Sink for Record {
     }
 
     fn symlink(&mut self, _: &Name, target: &[u8]) -> Result<u32, ImageError> {
-        Ok(self.add(Found::Symlink(target.to_vec())))
+        Ok(self.add(Found::Symlink(Digest::of(target))))
     }
 
     fn link(&mut self, _: &Name, _: &Name) -> Result<(), ImageError> {

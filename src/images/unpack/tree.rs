@@ -7,10 +7,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 
 use super::{Entry, File, Kind, Name, Sink, directory_mode};
+use sha2::{Digest as _, Sha256};
+
 use crate::{ImageError, ImageLimits};
 
 /// The permissions of a directory that no entry names.
 const IMPLIED: u32 = 0o755;
+/// Bytes that the last parts of all names may have together: so many for each entry that is allowed.
+/// Ordinary images have a third of it.
+const NAME_BYTES: u64 = 64;
 const TWICE: &str = "its name is there twice in one layer";
 
 /// All layers so far.
@@ -25,8 +30,10 @@ pub(crate) struct Tree {
     /// The layer's name in messages.
     object: String,
     entries: u64,
-    /// What the layer has hidden: that a name is hidden twice is a duplicate too.
-    hidden: HashSet<Name>,
+    /// Bytes of all names that were ever put in.
+    name_bytes: u64,
+    /// The digests of what the layer has hidden: that a name is hidden twice is a duplicate too.
+    hidden: HashSet<[u8; 32]>,
 }
 
 #[derive(Debug)]
@@ -64,6 +71,7 @@ impl Tree {
             layer: 0,
             object: String::new(),
             entries: 0,
+            name_bytes: 0,
             hidden: HashSet::new(),
         }
     }
@@ -86,7 +94,7 @@ impl Tree {
         entry: Entry,
         content: &mut dyn Read,
     ) -> Result<(), ImageError> {
-        self.count()?;
+        self.count(&entry.name)?;
         let Entry { name, kind, mode, modified, .. } = entry;
         match kind {
             Kind::Device | Kind::Fifo => Ok(()),
@@ -224,7 +232,7 @@ impl Tree {
                 Some(_) => self.remove(sink, &at)?,
                 None => {}
             }
-            self.count()?;
+            self.count(&at)?;
             sink.directory(&at)?;
             let directory = Directory { mode: IMPLIED, children: BTreeMap::new() };
             self.put(&at, NodeKind::Directory(directory));
@@ -238,7 +246,7 @@ impl Tree {
     /// A whiteout: what lower layers have at `name`, or within it, is gone.
     fn hide<S: Sink>(&mut self, sink: &mut S, name: &Name, within: bool) -> Result<(), ImageError> {
         let marker = if within { name.join(b".wh..wh..opq") } else { name.clone() };
-        if !self.hidden.insert(marker) {
+        if !self.hidden.insert(Sha256::digest(marker.bytes()).into()) {
             return Err(self.refused(name, "it is hidden twice in one layer"));
         }
         let mut at = Name::root();
@@ -254,21 +262,16 @@ impl Tree {
             }
         }
         let layer = self.layer;
-        let mut gone = Vec::new();
-        if within {
-            if let Some(directory) = self.directory_mut(name) {
-                older_children(directory, name, layer, &mut gone);
+        let directory = if within {
+            self.directory_mut(name)
+        } else {
+            match self.get_mut(name) {
+                Some(node) if node.newest < layer => return self.remove(sink, name),
+                Some(Node { kind: NodeKind::Directory(directory), .. }) => Some(directory),
+                _ => None,
             }
-        } else if let Some(node) = self.get_mut(name) {
-            if node.newest == layer {
-                if let NodeKind::Directory(directory) = &mut node.kind {
-                    older_children(directory, name, layer, &mut gone);
-                }
-            } else {
-                return self.remove(sink, name);
-            }
-        }
-        gone.iter().try_for_each(|(name, directory)| sink.remove(name, *directory))
+        };
+        directory.map_or(Ok(()), |directory| remove_older(directory, name, layer, sink))
     }
 
     /// Takes away what stands at `name`, all of it.
@@ -278,9 +281,7 @@ impl Tree {
         else {
             return Ok(());
         };
-        let mut gone = Vec::new();
-        everything(&node, name.clone(), &mut gone);
-        gone.iter().try_for_each(|(name, directory)| sink.remove(name, *directory))
+        remove_all(&node, name, sink)
     }
 
     fn put(&mut self, name: &Name, kind: NodeKind) {
@@ -335,16 +336,17 @@ impl Tree {
         Some(directory)
     }
 
-    fn count(&mut self) -> Result<(), ImageError> {
+    fn count(&mut self, name: &Name) -> Result<(), ImageError> {
         self.entries += 1;
-        if self.entries <= self.limits.entries {
+        self.name_bytes += name.split().1.len() as u64;
+        let limit = if self.entries > self.limits.entries {
+            format!("{} entries", self.limits.entries)
+        } else if self.name_bytes > self.limits.entries.saturating_mul(NAME_BYTES) {
+            format!("{} bytes in all names", self.limits.entries * NAME_BYTES)
+        } else {
             return Ok(());
-        }
-        Err(ImageError::Limit {
-            object: self.object.clone(),
-            limit: format!("{} entries", self.limits.entries),
-            setting: "max_entries",
-        })
+        };
+        Err(ImageError::Limit { object: self.object.clone(), limit, setting: "max_entries" })
     }
 
     fn refused(&self, name: &Name, what: &str) -> ImageError {
@@ -352,38 +354,39 @@ impl Tree {
     }
 }
 
-/// A node's names, deepest first, and whether each is a directory.
-fn everything(node: &Node, name: Name, gone: &mut Vec<(Name, bool)>) {
-    let directory = if let NodeKind::Directory(directory) = &node.kind {
-        for (part, child) in &directory.children {
-            everything(child, name.join(part), gone);
-        }
-        true
-    } else {
-        false
-    };
-    gone.push((name, directory));
+/// Takes a node away that is no longer in the tree, deepest names first.
+fn remove_all<S: Sink>(node: &Node, name: &Name, sink: &mut S) -> Result<(), ImageError> {
+    let NodeKind::Directory(directory) = &node.kind else { return sink.remove(name, false) };
+    for (part, child) in &directory.children {
+        remove_all(child, &name.join(part), sink)?;
+    }
+    sink.remove(name, true)
 }
 
 /// Takes everything out of a directory that is older than `layer`; directories that newer entries stand
 /// in stay for them.
-fn older_children(
+fn remove_older<S: Sink>(
     directory: &mut Directory,
     name: &Name,
     layer: u32,
-    gone: &mut Vec<(Name, bool)>,
-) {
+    sink: &mut S,
+) -> Result<(), ImageError> {
+    let mut result = Ok(());
     directory.children.retain(|part, child| {
+        if result.is_err() {
+            return true;
+        }
         let at = name.join(part);
         if child.newest < layer {
-            everything(child, at, gone);
+            result = remove_all(child, &at, sink);
             return false;
         }
         if let NodeKind::Directory(directory) = &mut child.kind {
-            older_children(directory, &at, layer, gone);
+            result = remove_older(directory, &at, layer, sink);
         }
         true
     });
+    result
 }
 
 fn finish_directories<S: Sink>(
