@@ -1,5 +1,5 @@
 //! The command line: `turnjail demo`, `turnjail turn` and the rest. See `turnjail --help`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cli;
 mod config;
@@ -7,6 +7,7 @@ mod demo;
 mod docker;
 mod error;
 mod host;
+mod sys;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::output::{Palette, unwritable, write_out};
 use crate::config::{Config, ForImages, Host, Overlay, load, load_for_images, load_without_file};
 use crate::error::{CliError, Exit};
 
@@ -221,12 +222,15 @@ impl Common {
 /// Help and version are no errors; everything else is a wrong command line, in the same two lines.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let printed = error.print();
-        return if printed.is_ok() {
-            ExitCode::SUCCESS
+        let help = error.render();
+        let text =
+            if Palette::of_stdout().is_on() { help.ansi().to_string() } else { help.to_string() };
+        let printed = if crate::sys::stdout_was_closed() {
+            Err(unwritable("it is closed"))
         } else {
-            ExitCode::from(Exit::Failed.code())
+            write_out(text.as_bytes())
         };
+        return printed.unwrap_or_else(|error| super::report(&error, false));
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();

@@ -13,7 +13,8 @@ use crate::error::CliError;
 /// Checks the configuration whole and prints it with secrets hidden.
 pub fn check(common: &Common) -> Result<ExitCode, CliError> {
     let config = common.load()?;
-    super::session::check(&config.settings)?;
+    super::session::check_config(&config)?;
+    super::places::check(&config)?;
     if common.json { print_json(&as_json(&config)) } else { write_out(as_text(&config).as_bytes()) }
 }
 

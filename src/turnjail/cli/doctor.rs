@@ -67,14 +67,15 @@ fn configured(common: &Common) -> Result<Configured, CliError> {
     if common.config.is_none() && !Common::default_file_exists() {
         return Ok(Configured::default());
     }
-    let settings = common.load()?.settings;
+    let config = common.load()?;
+    let settings = &config.settings;
     let directories = &settings.directories;
     let places = vec![
         (places::STORE, directories.images.clone()),
         ("run directories", directories.run.clone()),
         ("workspaces", directories.workspaces.clone()),
     ];
-    let problem = session::check(&settings).err();
+    let problem = session::check_config(&config).err();
     Ok(Configured { options: Some(settings.jail_options()), places, problem })
 }
 

@@ -5,6 +5,7 @@ use turnjail_images::ImageError;
 use turnjail_pull::PullError;
 use turnjail_runtime::{SetupError, TurnError};
 
+use crate::config::Config;
 use crate::error::{CliError, Exit};
 
 /// The code of a required policy that is not met.
@@ -55,6 +56,29 @@ pub fn setup(error: &SetupError) -> CliError {
         None => "change the setting; `turnjail config check` shows what is in effect".to_owned(),
     };
     CliError::new(exit, error.code(), error, error.remedy().unwrap_or(&fallback))
+}
+
+/// The same of a configuration: with the place of the setting, by the name that it has there.
+pub fn setup_of(error: &SetupError, config: &Config) -> CliError {
+    use turnjail_broker::SetupError as BrokerError;
+    let mut said = setup(error);
+    let option = match error {
+        SetupError::Option { option, .. } | SetupError::Root { option, .. } => option,
+        SetupError::Broker(BrokerError::Setting { setting, .. }) => setting.as_str(),
+        SetupError::Skill { .. } => "skills",
+        _ => return said,
+    };
+    let setting = SETTINGS.iter().find(|(name, _)| *name == option).map(|(_, setting)| *setting);
+    for problem in &mut said.problems {
+        let setting = setting.unwrap_or(option);
+        let cause = match problem.cause.strip_prefix(option) {
+            Some(rest) => format!("{setting}{rest}"),
+            None => std::mem::take(&mut problem.cause),
+        };
+        problem.cause = format!("{}{cause}", config.place_of(setting));
+        problem.remedy = problem.remedy.replace(option, setting);
+    }
+    said
 }
 
 /// Why a driver did not start.

@@ -8,6 +8,7 @@ pub mod failure;
 mod image;
 mod manual;
 mod output;
+mod places;
 mod progress;
 mod receipt;
 mod session;
@@ -31,6 +32,9 @@ pub fn run() -> ExitCode {
         Err(error) => return arguments::refuse(&error),
     };
     let json = arguments.common.json;
+    if crate::sys::stdout_was_closed() {
+        return report(&output::unwritable("it is closed"), json);
+    }
     match dispatch(&arguments) {
         Ok(code) => code,
         Err(error) => report(&error, json),

@@ -30,6 +30,11 @@ pub struct Palette {
 }
 
 impl Palette {
+    /// Whether colours are wanted.
+    pub fn is_on(self) -> bool {
+        self.on
+    }
+
     /// For standard output.
     pub fn of_stdout() -> Self {
         Self { on: colours(io::stdout().is_terminal()) }
@@ -114,13 +119,18 @@ pub fn write_out(bytes: &[u8]) -> Result<ExitCode, CliError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(CliError::new(
-            Exit::Failed,
-            "stdout",
-            format_args!("standard output cannot be written: {error}"),
-            "give the command an output that stays open and has room",
-        )),
+        Err(error) => Err(unwritable(error)),
     }
+}
+
+/// What is to be said is lost.
+pub fn unwritable(why: impl std::fmt::Display) -> CliError {
+    CliError::new(
+        Exit::Failed,
+        "stdout",
+        format_args!("standard output cannot be written: {why}"),
+        "give the command an output that stays open and has room",
+    )
 }
 
 /// Prints an error, two lines a problem, and answers the exit code.

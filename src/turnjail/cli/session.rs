@@ -18,7 +18,7 @@ use turnjail_runtime::{EventSender, SandboxRuntime, TurnRequest, TurnResult};
 
 use super::failure;
 use super::signals::{Interrupts, cancelled};
-use crate::config::{Driver, LogFormat, Logging, Settings};
+use crate::config::{Config, Driver, LogFormat, Logging, Settings};
 use crate::demo::Place;
 use crate::error::{CliError, Exit};
 
@@ -113,6 +113,12 @@ pub fn in_private_place<T>(
 /// Checks what a start would refuse, without making, asking or starting anything.
 pub fn check(settings: &Settings) -> Result<(), CliError> {
     settings.sandbox_options()?.check().map_err(|error| failure::setup(&error))
+}
+
+/// The same, saying where in the configuration a setting stands.
+pub fn check_config(config: &Config) -> Result<(), CliError> {
+    let options = config.settings.sandbox_options()?;
+    options.check().map_err(|error| failure::setup_of(&error, config))
 }
 
 /// Starts what runs workers by these settings.

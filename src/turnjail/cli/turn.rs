@@ -24,6 +24,7 @@ pub fn run(common: &Common, arguments: &TurnArguments) -> Result<ExitCode, CliEr
     let config = common.load()?;
     let request = request(arguments)?;
     session::log(config.settings.log);
+    session::check_config(&config)?;
     let (result, events) =
         session::block_on(answer(&config, request, arguments.fresh, common.json))?;
     print(&result, &events, common.json)

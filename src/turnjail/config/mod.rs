@@ -69,6 +69,15 @@ pub struct Config {
     pub effective: Vec<Effective>,
 }
 
+impl Config {
+    /// Where the value of a setting came from, for the head of a message: file and line, variable or flag;
+    /// the file alone for a default.
+    pub fn place_of(&self, key: &str) -> String {
+        let found = self.effective.iter().find(|one| one.key == key).map(|one| &one.origin);
+        place(&shown(&self.file), found.unwrap_or(&Origin::Default))
+    }
+}
+
 /// Reads and checks the configuration `file`.
 pub fn load(file: &Path, overlay: Overlay, host: &Host) -> Result<Config, CliError> {
     let text = read(file)?;
@@ -160,7 +169,7 @@ fn resolve(
 
 fn read(file: &Path) -> Result<String, CliError> {
     let refuse = |cause: String, remedy: &str| CliError::new(Exit::Usage, "config", cause, remedy);
-    let shown = file.display();
+    let shown = shown(file);
     let bytes = turnjail_broker::read_file(file, document::FILE_BYTES).map_err(|error| {
         refuse(
             format!("the configuration {shown} cannot be read: {error}"),
@@ -173,22 +182,36 @@ fn read(file: &Path) -> Result<String, CliError> {
     })
 }
 
+/// A path in one line, whatever is in its name.
+pub fn shown(file: &Path) -> String {
+    let path = file.display().to_string();
+    let plain =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    path.chars().map(plain).collect()
+}
+
 fn refusal(file: &Path, findings: &[Finding]) -> CliError {
+    let file = shown(file);
     let mut findings: Vec<_> = findings.iter().collect();
     findings.sort_by_key(|finding| match finding.origin {
         Origin::Line(line) => line,
         _ => usize::MAX,
     });
     let problems = findings.into_iter().map(|finding| {
-        let place = match &finding.origin {
-            Origin::Line(line) => format!("{}:{line}: ", file.display()),
-            Origin::Environment(name) => format!("environment {name}: "),
-            Origin::Flag(flag) => format!("{flag}: "),
-            Origin::Default => format!("{}: ", file.display()),
-        };
+        let place = place(&file, &finding.origin);
         Problem { cause: format!("{place}{}", finding.cause), remedy: finding.remedy.clone() }
     });
     CliError { problems: problems.collect(), exit: Exit::Usage, code: "config".to_owned() }
+}
+
+/// The head of a message about a setting.
+fn place(file: &str, origin: &Origin) -> String {
+    match origin {
+        Origin::Line(line) => format!("{file}:{line}: "),
+        Origin::Environment(name) => format!("environment {name}: "),
+        Origin::Flag(flag) => format!("{flag}: "),
+        Origin::Default => format!("{file}: "),
+    }
 }
 
 #[cfg(test)]

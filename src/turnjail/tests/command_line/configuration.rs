@@ -11,6 +11,9 @@ pub const TESTS: &[Test] = tests![&[];
     what_a_start_would_refuse_is_refused_by_the_check,
     the_example_passes_the_check,
     variables_alone_can_be_a_configuration,
+    what_a_start_would_refuse_is_said_by_its_name_and_line,
+    places_that_cannot_be_used_are_found_without_making_any,
+    a_path_with_a_line_break_stays_one_line,
 ];
 
 const URL: &str = "http://127.0.0.1:9/v1/chat/completions";
@@ -68,8 +71,8 @@ fn what_a_start_would_refuse_is_refused_by_the_check() {
     let account = Account::new();
     let long = format!("[directories]\nrun = \"/tmp/{}\"\n", "x".repeat(80));
     for (url, more, cause) in [
-        ("https://user:pass@example.org/", "", "model_url"),
-        ("ftp://example.org/", "", "model_url"),
+        ("https://user:pass@example.org/", "", "model.url"),
+        ("ftp://example.org/", "", "model.url"),
         (URL, "[model.extra_fields]\nstream = true\n", "extra_fields"),
         (URL, "[turn]\ntime_zone = \"Mars/Olympus\"\n", "time_zone"),
         (URL, "[budgets]\nprompt_bytes = 65536\nrequest_bytes = 95744\n", "budgets.request_bytes"),
@@ -109,4 +112,59 @@ fn variables_alone_can_be_a_configuration() {
     let run = finish(command);
     assert_eq!(run.code, 0, "{run:?}");
     account.run(&["config", "check"]).assert_refused(2, "cannot be read");
+}
+
+fn what_a_start_would_refuse_is_said_by_its_name_and_line() {
+    let account = Account::new();
+    let long = format!("[directories]\nrun = \"/tmp/{}\"\n", "x".repeat(100));
+    account.ask(URL, &long);
+    for command in [&["config", "check"][..], &["turn", "hi"]] {
+        let run = account.run(command);
+        run.assert_refused(2, "turnjail.toml:8: directories.run");
+        assert!(!run.err.contains("run_root"), "{run:?}");
+    }
+    account.ask(URL, "[turn]\ntime_zone = \"Mars/Olympus\"\n");
+    account.run(&["config", "check"]).assert_refused(2, "turnjail.toml:8: turn.time_zone");
+    let set = account.run(&["config", "check", "--set", "turn.time_zone=Moon"]);
+    set.assert_refused(2, "--set turn.time_zone: turn.time_zone");
+}
+
+fn places_that_cannot_be_used_are_found_without_making_any() {
+    let account = Account::new();
+    let file = account.path("file");
+    std::fs::write(&file, "x").unwrap();
+    let file = file.display();
+    let new = account.path("new");
+    for (more, cause) in [
+        (format!("[directories]\nworkspaces = \"{file}\"\n"), "directories.workspaces"),
+        (format!("[directories]\nimages = \"{file}/below\"\n"), "is not a directory"),
+        ("[directories]\nrun = \"/proc/turnjail\"\n".to_owned(), "directories.run"),
+        ("[audit]\nfile = \"/nowhere/audit\"\n".to_owned(), "audit.file"),
+        ("[audit]\nfile = \"/tmp\"\n".to_owned(), "is not a regular file"),
+        ("[turn]\nimage = \"nobody/has:it\"\n".to_owned(), "turn.image"),
+    ] {
+        account.ask(URL, &more);
+        let run = account.run(&["config", "check"]);
+        run.assert_refused(2, cause);
+        assert!(run.err.contains("turnjail.toml:8: "), "{run:?}");
+    }
+    account.ask(
+        URL,
+        &format!("[directories]\nimages = \"{0}\"\nworkspaces = \"{0}/w\"\n", new.display()),
+    );
+    assert_eq!(account.run(&["config", "check"]).code, 0);
+    assert!(!new.exists(), "a check makes nothing");
+}
+
+fn a_path_with_a_line_break_stays_one_line() {
+    let account = Account::new();
+    let path = account.path("two\nlines.toml");
+    let path = path.to_str().unwrap();
+    let missing = account.run(&["--config", path, "config", "check"]);
+    missing.assert_refused(2, "two\\nlines.toml");
+    assert_eq!(missing.err.lines().count(), 2, "{missing:?}");
+    std::fs::write(path, "nonsense = true\n").unwrap();
+    let wrong = account.run(&["--config", path, "config", "check"]);
+    assert!(wrong.err.contains("two\\nlines.toml:1: "), "{wrong:?}");
+    assert!(wrong.err.lines().all(|line| line.contains(": ")), "{wrong:?}");
 }

@@ -12,6 +12,8 @@ pub const TESTS: &[Test] = tests![&[];
     the_manual_and_the_completions_name_every_command,
     colours_are_for_terminals_that_want_them,
     output_that_cannot_be_written_is_a_failure,
+    help_that_cannot_be_written_is_a_failure,
+    an_output_that_is_closed_is_a_failure_before_anything_is_asked,
     a_reader_that_goes_away_is_no_panic,
 ];
 pub const ROOT_TESTS: &[Test] = tests![&[Fact::Root]; root_is_refused_where_a_jail_would_be_made];
@@ -103,6 +105,33 @@ fn output_that_cannot_be_written_is_a_failure() {
     let mut command = account.command(&["man"]);
     command.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     finish(command).assert_refused(1, "standard output cannot be written");
+}
+
+fn help_that_cannot_be_written_is_a_failure() {
+    let account = Account::new();
+    for arguments in [&["--help"][..], &["turn", "--help"], &["--version"]] {
+        let mut command = account.command(arguments);
+        command.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        finish(command).assert_refused(1, "standard output cannot be written");
+    }
+}
+
+/// Rust opens /dev/null in the place of a closed stream, where a reply would be lost with exit code 0.
+fn an_output_that_is_closed_is_a_failure_before_anything_is_asked() {
+    let account = Account::new();
+    account.ask("http://127.0.0.1:9/", "");
+    for arguments in ["turn hi", "config check", "--help", "doctor", "--json turn hi"] {
+        let script = format!("exec \"$0\" {arguments} >&-");
+        let mut command = account.command_of_user(std::path::Path::new("sh"), &["-c", &script]);
+        command.arg(program());
+        let run = finish(command);
+        assert_eq!(run.code, 1, "{run:?}");
+        assert!(run.err.contains("standard output cannot be written: it is closed"), "{run:?}");
+        let script = format!("exec \"$0\" {arguments} >/dev/null");
+        let mut control = account.command_of_user(std::path::Path::new("sh"), &["-c", &script]);
+        control.arg(program());
+        assert!(!finish(control).err.contains("is closed"));
+    }
 }
 
 fn a_reader_that_goes_away_is_no_panic() {
