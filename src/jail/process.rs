@@ -68,10 +68,9 @@ pub(crate) fn check_file_size() -> Result<(), StartError> {
     const NEEDED: u64 = 8 * 1024 * 1024;
     const { assert!(PROGRAM.len() as u64 * 2 < NEEDED) };
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
-        Some(bytes) if bytes < NEEDED => Err(StartError::policy(
-            format!("this process may write files of {bytes} bytes, and needs {NEEDED}"),
-            "raise the limit of file sizes (ulimit -f)",
-        )),
+        Some(bytes) if bytes < NEEDED => {
+            Err(StartError::host("copy the warden into memory", Errno::FBIG))
+        }
         _ => Ok(()),
     }
 }
