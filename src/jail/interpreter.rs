@@ -6,10 +6,13 @@
 //! image itself. Nothing is refused that the image could not do to itself later: a program may execute
 //! what it likes once it runs, because /proc/self is then its own.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use nix::fcntl::OFlag;
+use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, pread};
+use turnjail_warden::open::in_root;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::Failure;
 
@@ -51,11 +54,11 @@ pub(crate) fn check(root: &OwnedFd, working_dir: &str, program: &str) -> Result<
 
 /// Opens a regular file of the image.
 fn open(root: &OwnedFd, working_dir: &str, path: &str) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let path =
         if path.starts_with('/') { path.to_owned() } else { format!("{working_dir}/{path}") };
-    let file = openat2(root, path, flags, Mode::empty(), resolve)?;
+    let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+    let file = in_root(root.as_fd(), &path, OFlag::O_RDONLY | OFlag::O_NONBLOCK);
+    let file = file.map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
     let found = fstat(&file)?;
     if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
         Ok(file)
@@ -144,6 +147,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
+
+    use rustix::fs::{Mode, OFlags};
 
     use super::*;
 

@@ -1,12 +1,16 @@
 //! From what a caller wants to the plan that the warden carries out: plain data, already checked.
 
-use std::os::fd::OwnedFd;
+use std::ffi::CString;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use rustix::fs::{FileType, Mode, OFlags};
 use turnjail_driver::{ContainerSpec, Limits};
 use turnjail_images::Image;
+use turnjail_warden::open;
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Bind, Bounds, Failure, Plan, Source, Target, Way};
@@ -177,13 +181,13 @@ fn open_root(rootfs: &Path) -> Result<OwnedFd, StartError> {
 
 /// Whether `path` is a file that can be executed, seen from inside the root.
 fn is_executable(root: &OwnedFd, path: &str) -> bool {
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
-        .and_then(rustix::fs::fstat)
-        .is_ok_and(|found| {
+    let Ok(path) = CString::new(path) else { return false };
+    open::in_root(root.as_fd(), &path, OFlag::O_PATH).is_ok_and(|file| {
+        rustix::fs::fstat(file).is_ok_and(|found| {
             FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
                 && found.st_mode & 0o111 != 0
         })
+    })
 }
 
 /// CPU seconds that a jail may use: what its wall time and its CPUs allow, rounded up.
@@ -272,10 +276,8 @@ pub(crate) mod resource {
 /// The identity of a directory, opened without following any symbolic link.
 fn source(path: &Path) -> Result<Source, StartError> {
     let look = || {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let dir = openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)?;
-        rustix::fs::fstat(&dir)
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        nix::sys::stat::fstat(open::without_links(&name, OFlag::O_PATH | OFlag::O_DIRECTORY)?)
     };
     match look() {
         Ok(found) => Ok(Source {
@@ -284,7 +286,7 @@ fn source(path: &Path) -> Result<Source, StartError> {
             ino: found.st_ino,
         }),
         Err(errno) => Err(StartError::Step {
-            failure: Failure { step: Step::OpenSource, index: 0, errno: errno.raw_os_error() },
+            failure: Failure { step: Step::OpenSource, index: 0, errno: errno as i32 },
             object: Some(path.display().to_string()),
         }),
     }

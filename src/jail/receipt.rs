@@ -28,7 +28,7 @@ pub(crate) fn walls(
     let is_missing = |step: Step| missing.iter().any(|failure| failure.step == step);
     vec![
         enforced("user", "user namespace, this user's one id, setgroups denied"),
-        enforced("files", "mount namespace, read-only root by pivot_root, nosuid and nodev mounts"),
+        enforced("files", &files(facts)),
         processes(isolation.profile, is_missing(Step::Proc)),
         enforced("network", network(isolation)),
         enforced("ipc", "IPC namespace"),
@@ -48,6 +48,15 @@ pub(crate) fn walls(
         executable_memory(facts, isolation.profile),
         enforced("descriptors", "0, 1 and 2 only, pipes"),
     ]
+}
+
+fn files(facts: &Facts) -> String {
+    let mut by =
+        "mount namespace, read-only root by pivot_root, nosuid and nodev mounts".to_owned();
+    for stand_in in facts.mechanisms.stand_ins() {
+        let _ = write!(by, "; {stand_in}");
+    }
+    by
 }
 
 fn enforced(name: &'static str, by: &str) -> Wall {

@@ -82,11 +82,19 @@ fn now(facts: &Facts) -> Option<String> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use turnjail_warden::mechanisms::Mechanisms;
+
     use super::*;
 
     fn facts(landlock_abi: u32) -> Facts {
         Facts {
             landlock_abi,
+            mechanisms: Mechanisms {
+                detached_mounts: true,
+                clone3: true,
+                close_range: true,
+                openat2: true,
+            },
             mdwe: true,
             sealed_filter: "a".to_owned(),
             sealed_stages: [String::new(), String::new()],

@@ -149,7 +149,9 @@ fn a16_families() {
 
 fn a16_abstract() {
     let bench = Bench::new();
-    let name = format!("turnjail-test-{}", std::process::id());
+    // The same test runs in another thread.
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let name = format!("turnjail-test-{process}-{thread:?}");
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let _listener = UnixListener::bind_addr(&address).expect("a listener");
     let act = [json!(["connect", format!("@{name}")])];

@@ -25,7 +25,7 @@ mod support;
 
 use std::process::ExitCode;
 
-use turnjail_tests::harness_both_ways;
+use turnjail_tests::{Test, harness_both_ways, without};
 
 fn main() -> ExitCode {
     let _set_id = setid::prepare();
@@ -39,6 +39,17 @@ fn main() -> ExitCode {
         resources::TESTS,
         burden::TESTS,
         planted::TESTS,
+        &[Test::new("without_newer_calls_the_same_walls_stand", without_newer_calls)],
     ];
     harness_both_ways(&lists.concat())
+}
+
+/// On a kernel, or within another's sandbox, where none of the newer mechanisms is to be had.
+fn without_newer_calls() {
+    let left_out = [
+        "the_program_is_nobody_special",
+        "a08_mounts_cannot_be_changed",
+        "a12_a_general_program_sees_no_privilege",
+    ];
+    without::again("open_tree,move_mount,mount_setattr,close_range,clone3,openat2", &left_out);
 }

@@ -3,6 +3,8 @@
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use turnjail_warden::wire::Facts;
+
 use crate::general::General;
 use crate::{account, engine, jails};
 
@@ -19,6 +21,8 @@ pub enum Fact {
     Unshare,
     /// A cgroup (v2) for jails: of the service's own, or made by the systemd user manager.
     Cgroup,
+    /// Jails can be prepared ahead: the kernel has detached mounts.
+    Pool,
     /// The program strace, and leave to trace one's own children.
     Strace,
     /// The program script, which gives a command a terminal.
@@ -42,6 +46,7 @@ impl Fact {
             Self::Root => "root",
             Self::Unshare => "unshare",
             Self::Cgroup => "cgroup",
+            Self::Pool => "pool",
             Self::Strace => "strace",
             Self::Script => "script",
             Self::Docker => "docker",
@@ -59,13 +64,13 @@ impl Fact {
 
     /// Why the machine does not have it; none when it does.
     pub(crate) fn missing(self) -> Option<String> {
-        static JAIL: OnceLock<Result<u32, String>> = OnceLock::new();
-        let jail = || JAIL.get_or_init(jails::landlock_abi);
+        static JAIL: OnceLock<Result<Facts, String>> = OnceLock::new();
+        let jail = || JAIL.get_or_init(jails::facts);
         match self {
             Self::Jail => jail().as_ref().err().cloned(),
             Self::Landlock => match jail() {
                 Err(why) => Some(why.clone()),
-                Ok(0) => Some("the kernel has no landlock".to_owned()),
+                Ok(Facts { landlock_abi: 0, .. }) => Some("the kernel has no landlock".to_owned()),
                 Ok(_) => None,
             },
             Self::Root => {
@@ -75,6 +80,11 @@ impl Fact {
                 failing("unshare", &["--user", "--map-current-user", "setpriv", "true"])
             }
             Self::Cgroup => jails::no_cgroup(),
+            Self::Pool => match jail() {
+                Err(why) => Some(why.clone()),
+                Ok(facts) if facts.mechanisms.detached_mounts => None,
+                Ok(_) => Some("the kernel has no detached mounts".to_owned()),
+            },
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),
             Self::Docker => engine::missing(),

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use turnjail_driver::Limits;
 use turnjail_jail::client::Client;
 use turnjail_jail::{Ended, JailSpec, Mount, Profile, StartError, Target};
+use turnjail_warden::wire::Facts;
 
 use crate::ways;
 
@@ -121,11 +122,11 @@ fn root_with_probe(root: &Path) {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o555)).expect("chmod");
 }
 
-/// Starts a warden; the landlock ABI of the kernel, or why no jail can be made here.
-pub(crate) fn landlock_abi() -> Result<u32, String> {
+/// Starts a warden; what it found out, or why no jail can be made here.
+pub(crate) fn facts() -> Result<Facts, String> {
     let runtime = Runtime::new().map_err(|e| e.to_string())?;
     let client = runtime.block_on(Client::start()).map_err(|e| e.to_string())?;
-    Ok(client.facts().landlock_abi)
+    Ok(client.facts().clone())
 }
 
 /// Why jails have no cgroups here; none when they have.

@@ -19,6 +19,7 @@ mod roots;
 pub mod script;
 pub mod vectors;
 pub mod ways;
+pub mod without;
 
 use std::process::ExitCode;
 
@@ -77,12 +78,18 @@ pub fn harness(tests: &[Test]) -> ExitCode {
     run(tests, |tests| tests.iter().map(|test| test.trial(test.name, Way::Any)).collect())
 }
 
+/// What stands after the name of a test in jails that were not prepared.
+pub(crate) const DIRECT: &str = "__direct";
+
 /// The same with each test run twice: in jails that were prepared before their plans were known, as most
 /// are, and, with `__direct` after its name, in jails that were not.
 pub fn harness_both_ways(tests: &[Test]) -> ExitCode {
     let both = |test: &Test| {
-        let direct = format!("{}__direct", test.name);
-        [test.trial(test.name, Way::Prepared), test.trial(&direct, Way::Direct)]
+        let direct = format!("{}{DIRECT}", test.name);
+        if test.name.starts_with(without::PREFIX) {
+            return vec![test.trial(test.name, Way::Any)];
+        }
+        vec![test.trial(test.name, Way::Prepared), test.trial(&direct, Way::Direct)]
     };
     run(tests, |tests| tests.iter().flat_map(both).collect())
 }
@@ -93,6 +100,7 @@ fn run(tests: &[Test], trials: impl FnOnce(&[Test]) -> Vec<Trial>) -> ExitCode {
         engine::start();
     }
     account::leave_root();
+    without::take_away();
     // Jails of two tests at once share nothing, but a machine with two cores has no room for more.
     arguments.test_threads.get_or_insert(2);
     libtest_mimic::run(&arguments, trials(tests)).exit_code()

@@ -9,7 +9,7 @@ mod verdicts;
 
 use std::process::ExitCode;
 
-use turnjail_tests::{Fact, Test, harness_both_ways};
+use turnjail_tests::{Fact, Test, harness_both_ways, without};
 
 fn main() -> ExitCode {
     // This program again, as a host of its own for a test that needs one.
@@ -37,15 +37,45 @@ fn main() -> ExitCode {
         Test::new("a_killed_host_leaves_no_process", lifecycle::host_dies),
         Test::new("many_jails_leak_nothing", lifecycle::many),
         Test::new("jails_at_once_all_end", lifecycle::at_once),
-        Test::new("a_pool_fills_up_when_nothing_happens", pool::filled_when_idle),
-        Test::new("a_parked_jail_holds_nothing", pool::parked_is_closed),
-        Test::new("a_prepared_jail_serves_one_plan", pool::used_once),
-        Test::new("a_prepared_jail_follows_its_own_plan", pool::follows_its_own_plan),
-        Test::new("a_plan_gets_only_a_jail_that_fits", pool::only_what_fits),
+        Test::with(
+            "a_pool_fills_up_when_nothing_happens",
+            &[Fact::Jail, Fact::Pool],
+            pool::filled_when_idle,
+        ),
+        Test::with(
+            "a_parked_jail_holds_nothing",
+            &[Fact::Jail, Fact::Pool],
+            pool::parked_is_closed,
+        ),
+        Test::with("a_prepared_jail_serves_one_plan", &[Fact::Jail, Fact::Pool], pool::used_once),
+        Test::with(
+            "a_prepared_jail_follows_its_own_plan",
+            &[Fact::Jail, Fact::Pool],
+            pool::follows_its_own_plan,
+        ),
+        Test::with(
+            "a_plan_gets_only_a_jail_that_fits",
+            &[Fact::Jail, Fact::Pool],
+            pool::only_what_fits,
+        ),
         Test::new("a_failed_preparation_is_no_harm", pool::a_failure_is_the_requests),
-        Test::new("parked_jails_die_with_their_warden", pool::parked_ones_die_with_their_warden),
-        Test::new("a_parked_jail_that_is_killed_is_not_missed", pool::killed_while_waiting),
-        Test::new("many_jails_of_both_kinds_leave_nothing", pool::many),
+        Test::with(
+            "parked_jails_die_with_their_warden",
+            &[Fact::Jail, Fact::Pool],
+            pool::parked_ones_die_with_their_warden,
+        ),
+        Test::with(
+            "a_parked_jail_that_is_killed_is_not_missed",
+            &[Fact::Jail, Fact::Pool],
+            pool::killed_while_waiting,
+        ),
+        Test::with("many_jails_from_a_pool_leave_nothing", &[Fact::Jail, Fact::Pool], pool::many),
+        Test::new("without_newer_calls_jails_are_made", || {
+            without::again("open_tree,move_mount,mount_setattr,close_range,clone3,openat2", &[]);
+        }),
+        Test::new("without_what_linux_5_10_lacks_jails_are_made", || {
+            without::again("mount_setattr,landlock_create_ruleset", &[]);
+        }),
         Test::new("no_mount_of_a_jail_reaches_the_host", lifecycle::no_mounts),
         Test::new("doctor_finds_every_wall_standing", verdicts::doctor),
         Test::new("the_canary_judges_answers", verdicts::canary),

@@ -254,7 +254,7 @@ pub fn killed_while_waiting() {
 /// The variable that asks for a number of jails.
 const COUNT: &str = "TURNJAIL_TEST_JAILS";
 
-/// The part that needs a process of its own: many jails, by every way, after which host and warden hold
+/// The part that needs a process of its own: many jails, from the pool where it has one, after which host and warden hold
 /// what they held before.
 pub fn soak() {
     let count: usize = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(400);
@@ -299,7 +299,7 @@ pub fn soak() {
         assert!(memory() <= pages + 64, "{} pages, before {pages}", memory());
     });
     eprintln!("{count} jails, {prepared} of them from the pool: nothing is left of any");
-    assert!(prepared > 0 && prepared < count, "both ways were to be tried: {prepared} of {count}");
+    assert!(prepared > 0, "the pool was never used");
 }
 
 pub fn many() {

@@ -10,18 +10,20 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{chdir, fchdir, mkdir, pivot_root, sethostname, setsid};
 
 use crate::look::look;
-use crate::prepare::{Prepared, without_links};
+use crate::open::{without_links, without_magic_links};
+use crate::prepare::Prepared;
 use crate::seccomp::{Filter, Profile};
 use crate::step::Step;
 use crate::wire::{Failure, Report};
-use crate::{devices, init, sys};
+use crate::{classic, devices, init, sys};
 
 /// The descriptors that the child starts with.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +91,7 @@ fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failu
             *status = init::split(jail, *status)?;
         }
         *status = close_descriptors(*status)?;
+        nice(jail)?;
         filter(jail.policies.filter(jail.plan.profile, jail.plan.loopback))
     };
     execute(jail, before_exec())
@@ -117,7 +120,7 @@ pub(crate) fn fail(step: Step) -> impl Fn(Errno) -> Failure {
     fail_at(step, 0)
 }
 
-fn fail_at(step: Step, index: u16) -> impl Fn(Errno) -> Failure {
+pub(crate) fn fail_at(step: Step, index: u16) -> impl Fn(Errno) -> Failure {
     move |errno| Failure { step, index, errno: errno as i32 }
 }
 
@@ -188,11 +191,15 @@ fn forbid_namespaces(status: RawFd) -> Done {
 fn enter_root(jail: &Prepared, status: RawFd) -> Done {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     mount(NONE, c"/", NONE, private, NONE).map_err(fail(Step::Propagation))?;
-    let attached = jail.root.as_ref().ok_or(Errno::EBADF).and_then(|root| {
-        sys::attach_tree(root.as_fd(), &jail.root_path)?;
-        fchdir(root).map(|()| root)
-    });
-    let root = attached.map_err(fail(Step::AttachRoot))?;
+    let bound;
+    let root = if let Some(root) = &jail.root {
+        let attached = sys::attach_tree(root.as_fd(), &jail.root_path);
+        attached.and_then(|()| fchdir(root)).map_err(fail(Step::AttachRoot))?;
+        root
+    } else {
+        bound = classic::root(jail)?;
+        &bound
+    };
     if jail.plan.profile == Profile::General {
         proc(root, status)?;
     }
@@ -207,7 +214,7 @@ fn enter_root(jail: &Prepared, status: RawFd) -> Done {
 /// proved to be no link. Inside a container, whose /proc is masked, there is none; then the host is told.
 fn proc(root: &OwnedFd, status: RawFd) -> Done {
     let make = || {
-        let target = openat2(AT_FDCWD, c"proc", without_links(OFlag::O_PATH | OFlag::O_DIRECTORY))?;
+        let target = without_links(c"proc", OFlag::O_PATH | OFlag::O_DIRECTORY)?;
         fchdir(&target)?;
         let tight = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         let tight = tight | MsFlags::MS_RDONLY;
@@ -231,9 +238,11 @@ pub(crate) fn mounts(jail: &Prepared) -> Done {
         let attached = sys::attach_tree(tree.tree.as_fd(), tree.target.path());
         attached.map_err(fail_at(Step::AttachMount, index))?;
     }
-    if jail.plan.profile == Profile::General {
+    if !jail.devices.is_empty() {
         plain_directory(c"/dev").map_err(fail(Step::Devices))?;
-        devices::populate(&jail.devices).map_err(fail(Step::Devices))?;
+        let attach =
+            |index: usize, place: &CStr| sys::attach_tree(jail.devices[index].as_fd(), place);
+        devices::populate(attach).map_err(fail(Step::Devices))?;
     }
     working_dir(jail).map_err(fail(Step::WorkingDir))
 }
@@ -246,24 +255,36 @@ fn tmp(jail: &Prepared) -> Done {
     mkdir(c"/tmp/home", Mode::S_IRWXU).map_err(fail(Step::Tmp))
 }
 
+/// Whether a /tmp that was mounted a while ago is still there: an image is not to change, but where one
+/// does, what is mounted on a directory that goes goes with it.
+pub(crate) fn tmp_is_there() -> Done {
+    let look = || {
+        let tmp = without_links(c"/tmp", OFlag::O_PATH | OFlag::O_DIRECTORY)?;
+        let there = fstatfs(&tmp)?.filesystem_type() == TMPFS_MAGIC;
+        if there { Ok(()) } else { Err(Errno::ESTALE) }
+    };
+    look().map_err(fail(Step::Tmp))
+}
+
 /// mount(2) follows links; a link could only lead elsewhere in the image, but is still not what it seems.
 fn plain_directory(path: &CStr) -> nix::Result<()> {
-    openat2(AT_FDCWD, path, without_links(OFlag::O_PATH | OFlag::O_DIRECTORY)).map(drop)
+    without_links(path, OFlag::O_PATH | OFlag::O_DIRECTORY).map(drop)
 }
 
 /// Links of the image are followed within its root, links of /proc to descriptors are not.
 fn working_dir(jail: &Prepared) -> nix::Result<()> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    fchdir(openat2(AT_FDCWD, jail.working_dir.as_c_str(), how)?)
+    fchdir(without_magic_links(&jail.working_dir, OFlag::O_PATH | OFlag::O_DIRECTORY)?)
+}
+
+/// Late, for until then it is the host that waits.
+pub(crate) fn nice(jail: &Prepared) -> Done {
+    sys::raise_nice(jail.plan.nice).map_err(fail(Step::Nice))
 }
 
 pub(crate) fn limits(jail: &Prepared) -> Done {
     for (&(resource, value), index) in jail.plan.rlimits.iter().zip(0..) {
         sys::lower_limit(resource, value).map_err(fail_at(Step::ResourceLimit, index))?;
     }
-    sys::raise_nice(jail.plan.nice).map_err(fail(Step::Nice))?;
     umask(Mode::from_bits_truncate(jail.plan.umask));
     Ok(())
 }
@@ -272,8 +293,9 @@ pub(crate) fn limits(jail: &Prepared) -> Done {
 /// permission bits of a guest's can hide a part. A jail that is made for nothing else ends here.
 pub(crate) fn holdings(jail: &Prepared) -> Done {
     if let Some(bounds) = &jail.plan.bounds {
-        for (tree, bind) in jail.trees.iter().zip(0..).filter(|(t, _)| !t.target.read_only()) {
-            let over = look(tree.target.path(), bounds);
+        let places = jail.plan.binds.iter().zip(0..);
+        for (place, bind) in places.filter(|(place, _)| !place.target.read_only()) {
+            let over = look(place.target.path(), bounds);
             // The index of the path, as for other failures of a mount.
             if let Some(over) = over.map_err(fail_at(Step::HoldingsWalk, bind + 1))? {
                 return Err(fail_at(Step::Holdings, over.index(bind + 1))(Errno::EDQUOT));
@@ -309,11 +331,9 @@ pub(crate) fn no_capabilities() -> Done {
 /// After all mounts: a landlocked process may not mount.
 pub(crate) fn landlock(jail: &Prepared) -> Done {
     let Some(policy) = jail.ruleset else { return Ok(()) };
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let look = |path: &CStr| openat2(AT_FDCWD, path, how);
-    let program = look(&jail.program).map_err(fail(Step::Exec))?;
+    let program = without_magic_links(&jail.program, OFlag::O_PATH).map_err(fail(Step::Exec))?;
+    // Places of ours: what is mounted there is meant, not what a link of the image leads to.
+    let look = |path: &CStr| without_links(path, OFlag::O_PATH);
     let make = || {
         let ruleset = sys::landlock_create(&policy.attributes, policy.attribute_bytes)?;
         let grant =

@@ -66,7 +66,11 @@ fn become_private() -> Result<(), Failure> {
     nix::sys::prctl::set_name(c"turnjail-warden").map_err(&setup)?;
     sys::reset_signals();
     umask(Mode::from_bits_truncate(0o077));
-    sys::close_from(CONTROL + 1).map_err(&setup)?;
+    if sys::has_close_range() {
+        sys::close_from(CONTROL + 1).map_err(&setup)?;
+    } else {
+        sys::bound_descriptors(CONTROL + 1).map_err(&setup)?;
+    }
     standard_streams_to_null().map_err(&setup)?;
     no_core_dumps().map_err(setup)
 }

@@ -11,11 +11,14 @@
 
 pub mod canary;
 pub mod child;
+pub mod classic;
 pub mod devices;
 pub mod init;
 pub mod landlock;
 pub mod launch;
 pub mod look;
+pub mod mechanisms;
+pub mod open;
 pub mod parked;
 pub mod pool;
 pub mod prepare;

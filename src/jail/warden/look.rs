@@ -9,11 +9,12 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::fstatat;
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Whence, lseek};
 
+use crate::open::{beneath_without_links, without_links};
 use crate::sys;
 use crate::wire::{Bounds, Over};
 
@@ -144,12 +145,10 @@ fn passing(errno: Errno) -> bool {
 }
 
 fn open(dir: Option<BorrowedFd<'_>>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
     match dir {
-        Some(dir) => openat2(dir, name, how),
-        None => openat2(AT_FDCWD, name, how),
+        Some(dir) => beneath_without_links(dir, name, flags),
+        None => without_links(name, flags),
     }
 }
 

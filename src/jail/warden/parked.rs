@@ -64,12 +64,14 @@ fn serve(place: &Prepared) -> Result<Failure, Failure> {
     let jail = Prepared::without_root(&plan, place.policies, fds)?;
     let before_exec = || -> Done {
         child::standard_streams([stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
+        child::tmp_is_there()?;
         child::mounts(&jail)?;
         child::limits(&jail)?;
         child::holdings(&jail)?;
         child::no_capabilities()?;
         child::landlock(&jail)?;
         child::close_descriptors(STATUS)?;
+        child::nice(&jail)?;
         child::filter(&jail.policies.stages.second)
     };
     Ok(child::execute(&jail, before_exec()))

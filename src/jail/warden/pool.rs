@@ -82,6 +82,9 @@ impl Pool {
 
     /// Adds a jail. Where there is no room, one for something else goes.
     pub fn add(&mut self, parked: Parked) {
+        if self.size == 0 {
+            return;
+        }
         if self.parked.len() >= self.size {
             let other = |one: &Parked| !fits(&one.example, &parked.example);
             let position = self.parked.iter().position(other).unwrap_or(0);

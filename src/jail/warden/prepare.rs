@@ -8,11 +8,13 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use libc::c_char;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 
 use crate::devices::Device;
 use crate::landlock::{self, Ruleset};
+use crate::mechanisms::Mechanisms;
+use crate::open::without_links;
 use crate::seccomp::stages::Stages;
 use crate::seccomp::{self, FilterOptions, Profile};
 use crate::step::Step;
@@ -22,6 +24,8 @@ use crate::wire::{Bind, Failure, Plan, Source, Target};
 /// What one jail needs from the warden beside its plan: made once, used by every jail.
 #[derive(Debug)]
 pub struct Policies {
+    /// By which mechanisms jails are made.
+    pub mechanisms: Mechanisms,
     /// The kernel's landlock ABI.
     pub landlock_abi: u32,
     /// Whether memory can be kept from becoming executable.
@@ -49,6 +53,7 @@ impl Policies {
     pub fn new() -> Self {
         let landlock_abi = sys::landlock_abi();
         Self {
+            mechanisms: Mechanisms::new(),
             landlock_abi,
             mdwe: sys::can_deny_executable_memory(),
             capabilities: (0..64).take_while(|&c| sys::bounding_set_has(c).is_ok()).count() as u32,
@@ -113,12 +118,12 @@ pub struct Prepared<'a> {
     pub gid_map: String,
     /// Where the root is attached before it is pivoted to.
     pub root_path: CString,
-    /// The root's tree; none once it has been entered.
+    /// The root's tree; none once it has been entered, and where it is bound in the jail.
     pub root: Option<OwnedFd>,
     /// What is mounted into it.
     pub trees: Vec<Tree>,
     /// The devices of a general image's /dev.
-    pub devices: Vec<(&'static Device, OwnedFd)>,
+    pub devices: Vec<OwnedFd>,
     /// The options of the tmpfs at /tmp.
     pub tmp_options: CString,
     /// The program.
@@ -132,8 +137,11 @@ pub struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     /// Opens and allocates everything, in the host's view; nothing is left behind when it fails.
     pub fn new(plan: &'a Plan, policies: &'a Policies, place: &[u8]) -> Result<Self, Failure> {
+        if !policies.mechanisms.detached_mounts {
+            return Self::with(plan, policies, None, place, Vec::new());
+        }
         let root = detach(&plan.root, 0, attributes(true, false))?;
-        Self::with(plan, policies, Some((root, place)), trees(plan)?)
+        Self::with(plan, policies, Some(root), place, trees(plan)?)
     }
 
     /// What is needed to go as far as can be without a turn: the root alone.
@@ -143,7 +151,7 @@ impl<'a> Prepared<'a> {
         place: &[u8],
     ) -> Result<Self, Failure> {
         let root = detach(&plan.root, 0, attributes(true, false))?;
-        Self::with(plan, policies, Some((root, place)), Vec::new())
+        Self::with(plan, policies, Some(root), place, Vec::new())
     }
 
     /// What is needed from there on: the trees are the ones that [`trees`] made for this plan.
@@ -153,16 +161,16 @@ impl<'a> Prepared<'a> {
         trees: impl Iterator<Item = OwnedFd>,
     ) -> Result<Self, Failure> {
         let tree = |(bind, tree): (&Bind, OwnedFd)| Tree { tree, target: bind.target };
-        Self::with(plan, policies, None, plan.binds.iter().zip(trees).map(tree).collect())
+        Self::with(plan, policies, None, &[], plan.binds.iter().zip(trees).map(tree).collect())
     }
 
     fn with(
         plan: &'a Plan,
         policies: &'a Policies,
-        root: Option<(OwnedFd, &[u8])>,
+        root: Option<OwnedFd>,
+        place: &[u8],
         trees: Vec<Tree>,
     ) -> Result<Self, Failure> {
-        let (root, place) = root.unzip();
         Ok(Self {
             plan,
             policies,
@@ -173,12 +181,12 @@ impl<'a> Prepared<'a> {
                 .filter(|_| plan.landlock),
             uid_map: format!("{0} {0} 1", plan.uid),
             gid_map: format!("{0} {0} 1", plan.gid),
-            root_path: c_string(place.unwrap_or_default().to_vec(), Step::AttachRoot)?,
+            root_path: c_string(place.to_vec(), Step::AttachRoot)?,
             root,
             trees,
             devices: match plan.profile {
-                Profile::Sealed => Vec::new(),
-                Profile::General => Device::all()?,
+                Profile::General if policies.mechanisms.detached_mounts => Device::all()?,
+                _ => Vec::new(),
             },
             tmp_options: c_string(
                 format!("size={},nr_inodes={},mode=1777", plan.tmp_bytes, plan.tmp_inodes).into(),
@@ -198,7 +206,7 @@ impl<'a> Prepared<'a> {
 
     /// Whether this jail has the place that `path` names: a rule for another is left out.
     pub fn has(&self, path: &CStr) -> bool {
-        self.trees.iter().any(|t| t.target.path() == path)
+        self.plan.binds.iter().any(|bind| bind.target.path() == path)
             || !Target::ALL.iter().any(|t| t.path() == path)
     }
 }
@@ -246,24 +254,23 @@ fn attributes(read_only: bool, noexec: bool) -> u64 {
 /// A detached copy of the mount at `source`, once it is proved to be the directory that the host saw.
 fn detach(source: &Source, index: u16, flags: u64) -> Result<OwnedFd, Failure> {
     let fail = |step: Step| move |errno: Errno| Failure { step, index, errno: errno as i32 };
-    let path = c_string(source.path.clone(), Step::OpenSource)?;
-    let how = without_links(OFlag::O_PATH | OFlag::O_DIRECTORY);
-    let dir =
-        openat2(nix::fcntl::AT_FDCWD, path.as_c_str(), how).map_err(fail(Step::OpenSource))?;
-    let found = fstat(&dir).map_err(fail(Step::OpenSource))?;
-    if (found.st_dev, found.st_ino) != (source.dev, source.ino) {
-        return Err(fail(Step::SourceIdentity)(Errno::ESTALE));
-    }
+    let dir = open_source(source, index)?;
     let tree = sys::copy_tree(dir.as_fd()).map_err(fail(Step::CopyTree))?;
     sys::restrict_tree(tree.as_fd(), flags).map_err(fail(Step::TreeFlags))?;
     Ok(tree)
 }
 
-/// Opens without following any symbolic link on the way.
-pub(crate) fn without_links(flags: OFlag) -> OpenHow {
-    OpenHow::new()
-        .flags(flags | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS)
+/// The directory of a source, once it is proved to be the one that the host saw.
+pub(crate) fn open_source(source: &Source, index: u16) -> Result<OwnedFd, Failure> {
+    let fail = |step: Step| move |errno: Errno| Failure { step, index, errno: errno as i32 };
+    let path = c_string(source.path.clone(), Step::OpenSource)?;
+    let dir = without_links(&path, OFlag::O_PATH | OFlag::O_DIRECTORY);
+    let dir = dir.map_err(fail(Step::OpenSource))?;
+    let found = fstat(&dir).map_err(fail(Step::OpenSource))?;
+    if (found.st_dev, found.st_ino) != (source.dev, source.ino) {
+        return Err(fail(Step::SourceIdentity)(Errno::ESTALE));
+    }
+    Ok(dir)
 }
 
 fn c_string(bytes: Vec<u8>, step: Step) -> Result<CString, Failure> {

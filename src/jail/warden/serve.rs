@@ -79,16 +79,18 @@ impl<'a> Warden<'a> {
     fn new(control: &'a OwnedFd) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        let policies = Policies::new();
         let warden = Self {
             control,
             epoll,
-            policies: Policies::new(),
-            views: Views::new().ok(),
+            views: policies.mechanisms.detached_mounts.then(|| Views::new().ok()).flatten(),
+            policies,
             pool: Pool::default(),
             jails: HashMap::new(),
             buffer: vec![0; MESSAGE_BYTES],
         };
         let facts = Facts {
+            mechanisms: warden.policies.mechanisms,
             landlock_abi: warden.policies.landlock_abi,
             mdwe: warden.policies.mdwe,
             sealed_filter: warden.policies.filter(Profile::Sealed, false).digest(),
@@ -171,7 +173,9 @@ impl<'a> Warden<'a> {
                 self.jails.insert(plan.id, pidfd);
             }
         }
-        self.pool.learn(plan);
+        if self.policies.mechanisms.detached_mounts {
+            self.pool.learn(plan);
+        }
         Ok(())
     }
 
@@ -183,16 +187,19 @@ impl<'a> Warden<'a> {
         cgroup: Option<&OwnedFd>,
         length: usize,
     ) -> Result<Made, Failure> {
-        if plan.way != Way::Direct && can_be_prepared(plan) {
+        let detached = self.policies.mechanisms.detached_mounts;
+        if detached && plan.way != Way::Direct && can_be_prepared(plan) {
             while let Some(parked) = self.pool.take(plan) {
-                if let Some(made) = self.hand_over(plan, stdio, length, parked)? {
+                if let Some(made) = self.hand_over(plan, stdio, length, parked, false)? {
                     return Ok(made);
                 }
             }
             if plan.way == Way::Prepared {
                 let parked = self.park(Rc::new(plan.clone()))?;
-                let made = self.hand_over(plan, stdio, length, parked)?;
-                return made.ok_or(failure(Step::Plan)(Errno::EPIPE));
+                // Should its preparation fail meanwhile, its status says why.
+                if let Some(made) = self.hand_over(plan, stdio, length, parked, true)? {
+                    return Ok(made);
+                }
             }
         }
         let (pidfd, status) = self.clone_jail(plan, stdio, cgroup)?;
@@ -241,13 +248,15 @@ impl<'a> Warden<'a> {
         }
     }
 
-    /// Gives a prepared jail its plan; none when it has ended meanwhile.
+    /// Gives a prepared jail its plan; none when it has ended meanwhile, unless it is to be used
+    /// `in_any_case`.
     fn hand_over(
         &mut self,
         plan: &Plan,
         stdio: &[OwnedFd; 3],
         length: usize,
         parked: Parked,
+        in_any_case: bool,
     ) -> Result<Option<Made>, Failure> {
         let trees = match self.in_host(|| prepare::trees(plan)) {
             Ok(trees) => trees,
@@ -258,7 +267,7 @@ impl<'a> Warden<'a> {
         };
         let fds = stdio.iter().chain(trees.iter().map(|tree| &tree.tree));
         let fds: Vec<RawFd> = fds.map(AsRawFd::as_raw_fd).collect();
-        if parked.hand_over(&self.buffer[..length], &fds).is_err() {
+        if parked.hand_over(&self.buffer[..length], &fds).is_err() && !in_any_case {
             return Ok(None);
         }
         let Some(pidfd) = self.jails.remove(&parked.number) else { return Ok(None) };

@@ -5,6 +5,8 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use libc::{c_char, c_int, c_long, c_uint, c_ulong};
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use nix::errno::Errno;
 
 use crate::seccomp::Instruction;
@@ -62,10 +64,28 @@ pub fn clone3(namespaces: u64, cgroup: Option<BorrowedFd>) -> Result<Cloned> {
     // SAFETY: `args` lives across the call and its size is given. Without CLONE_VM the child has its own
     // copy of this memory, and with one thread no lock can be held by somebody who is not copied.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of_val(&args)) };
-    match check(pid)? {
+    let pid = match check(pid) {
+        // An outer filter cannot look at the argument, so many refuse the call.
+        Err(Errno::ENOSYS | Errno::EPERM) if cgroup.is_some() => return Err(Errno::ENOSYS),
+        Err(Errno::ENOSYS | Errno::EPERM) => clone(namespaces, &mut pidfd)?,
+        other => other?,
+    };
+    match pid {
         0 => Ok(Cloned::Child),
         _ => new_fd(c_long::from(pidfd)).map(Cloned::Parent),
     }
+}
+
+/// clone(2) to the same effect, without a cgroup.
+fn clone(namespaces: u64, pidfd: &mut c_int) -> Result<c_long> {
+    let flags = namespaces | libc::CLONE_PIDFD as u64 | libc::SIGCHLD as u64;
+    let none = std::ptr::null_mut::<c_int>();
+    // SAFETY: without a stack of its own and without CLONE_VM this is a fork, as with clone3. The kernel
+    // writes the pidfd to the live integer; no other pointer is used. The order of the last two, which are
+    // null, differs between the machines.
+    check(unsafe {
+        libc::syscall(libc::SYS_clone, flags, none, std::ptr::from_mut(pidfd), none, none)
+    })
 }
 
 /// Raises `lo` in this process's network namespace, in which it holds every capability.
@@ -176,8 +196,72 @@ pub fn attach_tree(tree: BorrowedFd, target: &CStr) -> Result<()> {
 pub fn close_from(first: RawFd) -> Result<()> {
     // SAFETY: closing descriptors touches no memory; what owns them is never used again by the caller,
     // which is about to exec or has just been executed.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0) })
-        .map(drop)
+    match check(unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0) }) {
+        Err(Errno::ENOSYS | Errno::EPERM) => {
+            for number in first..DESCRIPTORS.load(Ordering::Relaxed) {
+                // SAFETY: as above. Most of these numbers are not open, which is no error here.
+                unsafe { libc::close(number) };
+            }
+            Ok(())
+        }
+        other => other.map(drop),
+    }
+}
+
+/// No descriptor of this process or of its children has this number or a higher one.
+static DESCRIPTORS: AtomicI32 = AtomicI32::new(RawFd::MAX);
+
+/// How many descriptors a warden may hold that has to close them one by one.
+const FEW: libc::rlim_t = 2048;
+
+/// Without close_range(2): closes every descriptor from `first` on, by the list in /proc, and bounds the
+/// numbers that new ones get, so that children need not try all there could be.
+pub fn bound_descriptors(first: RawFd) -> Result<()> {
+    let list = std::fs::read_dir("/proc/self/fd").map_err(|_| Errno::ENOSYS)?;
+    let numbers: Vec<RawFd> =
+        list.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|&number| number >= first) {
+        // SAFETY: touches no memory; nothing in this freshly executed program owns them. That of the list
+        // is closed already.
+        unsafe { libc::close(number) };
+    }
+    let (_, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
+    let bound = hard.min(FEW);
+    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, bound, hard)?;
+    DESCRIPTORS.store(bound as RawFd, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Whether there is close_range(2). Closes nothing.
+pub fn has_close_range() -> bool {
+    // SAFETY: touches no memory, and no descriptor has the highest number.
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, c_uint::MAX, c_uint::MAX, 0 as c_uint) };
+    check(result).is_ok()
+}
+
+/// Whether there is clone3(2): it refuses an argument of no size before it looks at anything else.
+pub fn has_clone3() -> bool {
+    let none = std::ptr::null::<libc::clone_args>();
+    // SAFETY: with a size of 0 the kernel reads no memory and clones nothing.
+    check(unsafe { libc::syscall(libc::SYS_clone3, none, 0) }) == Err(Errno::EINVAL)
+}
+
+/// Whether there is openat2(2): it refuses an argument of no size as well.
+pub fn has_openat2() -> bool {
+    let none = std::ptr::null::<libc::open_how>();
+    // SAFETY: the path is a valid C string; with a size of 0 the kernel reads no more memory.
+    let result = unsafe { libc::syscall(libc::SYS_openat2, -1, c"".as_ptr(), none, 0) };
+    check(result) == Err(Errno::EINVAL)
+}
+
+/// Whether there is move_mount(2): it refuses descriptors that are none.
+pub fn has_move_mount() -> bool {
+    const BOTH_EMPTY: c_uint = 0x44;
+    let empty = c"".as_ptr();
+    // SAFETY: both paths are valid C strings.
+    let result = unsafe { libc::syscall(libc::SYS_move_mount, -1, empty, -1, empty, BOTH_EMPTY) };
+    check(result) == Err(Errno::EBADF)
 }
 
 /// dup3(2) onto a fixed number that this process does not use otherwise.
@@ -277,16 +361,24 @@ pub fn can_deny_executable_memory() -> bool {
 
 /// Lowers the soft and the hard value of a resource limit, by its number; one that is lower stays.
 pub fn lower_limit(resource: u32, value: u64) -> Result<()> {
+    let set = |value| {
+        let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
+        let none = std::ptr::null_mut::<libc::rlimit64>();
+        // SAFETY: `limit` lives across the call; no old value is asked for.
+        let result =
+            unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, &raw const limit, none) };
+        check(result).map(drop)
+    };
+    // The hard value can only be lowered.
+    match set(value) {
+        Err(Errno::EPERM) => {}
+        other => return other,
+    }
     let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let none = std::ptr::null::<libc::rlimit64>();
     // SAFETY: the kernel writes the old value to a live struct and is given no new one.
     check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, none, &raw mut old) })?;
-    let value = value.min(old.rlim_max);
-    let limit = libc::rlimit64 { rlim_cur: value, rlim_max: value };
-    let none = std::ptr::null_mut::<libc::rlimit64>();
-    // SAFETY: `limit` lives across the call; no old value is asked for.
-    check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, &raw const limit, none) })
-        .map(drop)
+    set(value.min(old.rlim_max))
 }
 
 /// Raises the nice value of this process; one that is higher stays.

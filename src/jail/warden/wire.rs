@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::canary::Attempt;
+use crate::mechanisms::Mechanisms;
 use crate::seccomp::Profile;
 use crate::step::Step;
 
@@ -176,6 +177,15 @@ impl Target {
         self == Self::Broker
     }
 
+    /// The mount point, seen from the root.
+    pub fn name(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::Workspace => c"workspace",
+            Self::Channel => c"channel",
+            Self::Broker => c"broker",
+        }
+    }
+
     /// The mount point inside the root.
     pub fn path(self) -> &'static std::ffi::CStr {
         match self {
@@ -222,6 +232,8 @@ pub enum Response {
 pub struct Facts {
     /// The highest landlock ABI of the kernel, 0 when there is none.
     pub landlock_abi: u32,
+    /// By which mechanisms jails are made.
+    pub mechanisms: Mechanisms,
     /// Whether the kernel can deny making memory executable (PR_SET_MDWE, Linux 6.3).
     pub mdwe: bool,
     /// SHA-256 of the sealed profile's seccomp program, hexadecimal.
