@@ -196,7 +196,8 @@ fn memory(isolation: Isolation, limiter: &Limiter) -> String {
     let of_jail = match isolation.profile {
         _ if limiter.has_cgroups() => Some("memory.max (cgroup), no swap"),
         Profile::Sealed => None,
-        Profile::General => Some("a watch of the jail's proportional memory"),
+        // Buffers of pipes and sockets are the kernel's.
+        Profile::General => Some("a watch of processes and files in memory, not of kernel buffers"),
     };
     of_jail.into_iter().chain(of_process).collect::<Vec<_>>().join(" and ")
 }
@@ -214,7 +215,7 @@ fn process_count(isolation: Isolation, limiter: &Limiter) -> Option<&'static str
 }
 
 fn holdings(bounds: &Bounds) -> Vec<Limit> {
-    const BY: &str = "a look before the turn and while it runs";
+    const BY: &str = "a walk before the turn and while it runs; open deleted files by the reserve";
     let mut list = Vec::new();
     let mut add = |name, asked: String| {
         list.push(Limit { name, asked, by: Some(BY.to_owned()) });

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Test::new("memory_of_one_process_is_limited", share::memory),
         Test::new("memory_of_processes_together_is_limited", share::memory_together),
         Test::new("files_in_memory_count_as_memory", share::memory_of_files),
+        Test::new("shared_memory_that_nobody_has_resident_counts", share::memory_hidden),
         Test::new("memory_within_the_limit_is_no_matter", share::memory_within),
         Test::new("cpu_time_is_limited", share::cpu_time),
         Test::new("output_is_limited", share::output),

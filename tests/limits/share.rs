@@ -59,6 +59,12 @@ pub fn memory_of_files() {
     assert_stopped(&bench, &small(&bench, Profile::General, &acts), ExitReason::Memory);
 }
 
+pub fn memory_hidden() {
+    let bench = Bench::new();
+    let acts = [json!(["hide", 200]), bench.sleep(), json!(["print", "beyond"])];
+    assert_stopped(&bench, &small(&bench, Profile::General, &acts), ExitReason::Memory);
+}
+
 pub fn memory_within() {
     let bench = Bench::new();
     let acts = [json!(["touch", 20]), json!(["spin", 400]), json!(["fill", "/tmp/file", 10])];

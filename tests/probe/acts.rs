@@ -51,6 +51,7 @@ fn one(
         "reserve" => misbehave::reserve(number(0)?),
         "orphan" => process::orphan(number(0)?),
         "touch" => misbehave::touch(number(0)?),
+        "hide" => misbehave::hide(number(0)?),
         "spin" => misbehave::spin(number(0)?),
         "sleep" => misbehave::sleep(number(0)?),
         "crash" => call::crash(),

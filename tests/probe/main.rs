@@ -42,7 +42,8 @@
 //! - `["orphan", MILLISECONDS]` leaves a grandchild that ignores signals and sleeps
 //!
 //! Misbehaviour:
-//! - `["touch", MIB]` allocates and writes memory, `["spin", MILLISECONDS]` uses the processor,
+//! - `["touch", MIB]` allocates and writes memory, `["hide", MIB]` shared memory that is resident nowhere,
+//!   `["spin", MILLISECONDS]` uses the processor,
 //!   `["sleep", MILLISECONDS]`, `["flood", DESCRIPTOR, BYTES]` writes a line without an end,
 //!   `["fill", PATH, MIB]` writes a file, `["files", DIRECTORY, N]` makes empty files,
 //!   `["print", TEXT]` writes to standard output as it is, `["exit", CODE]`, `["crash"]` is a fault,

@@ -31,6 +31,27 @@ pub fn reserve(mib: u64) -> Value {
     if (-4095..0).contains(&got) { report::value(got) } else { json!({"value": mib}) }
 }
 
+/// Writes shared anonymous memory, a MiB at a time, and gives each page back from this process alone: it
+/// stays allocated and is resident nowhere.
+#[allow(unsafe_code)]
+pub fn hide(mib: u64) -> Value {
+    const PART: usize = 1 << 20;
+    for made in 0..mib {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping where the kernel likes it; used within its length, never unmapped.
+        unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let part = libc::mmap(std::ptr::null_mut(), PART, access, flags, -1, 0);
+            if part == libc::MAP_FAILED {
+                return json!({"errno": libc::ENOMEM, "made": made});
+            }
+            std::ptr::write_bytes(part.cast::<u8>(), 1, PART);
+            libc::madvise(part, PART, libc::MADV_DONTNEED);
+        }
+    }
+    json!({"value": mib})
+}
+
 /// Uses the processor.
 pub fn spin(milliseconds: u64) -> Value {
     let end = Instant::now() + Duration::from_millis(milliseconds);

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use turnjail_driver::ExitReason;
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::{Plan, Way};
+use turnjail_warden::wire::{Plan, Status, Way};
 
 use super::memory::Jail;
 use super::pace::{Looked, Pace};
@@ -124,7 +124,11 @@ pub(crate) async fn look(client: &Client, plan: &Plan) -> Result<(), StartError>
     };
     let mut jail = client.jail(plan, canary::nothing()?).await?;
     jail.ready().await?;
-    jail.ended().await.map(drop)
+    match jail.ended().await?.status {
+        Status::Code(0) => Ok(()),
+        // Killed before it was done: nothing is known.
+        _ => Err(StartError::WardenKilled),
+    }
 }
 
 /// Whether this is the verdict of a look.

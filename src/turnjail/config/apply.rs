@@ -10,7 +10,7 @@ use turnjail_broker::{
     read_file,
 };
 use turnjail_docker::DockerOptions;
-use turnjail_jail::{JailOptions, Policy};
+use turnjail_jail::{Bounds, DEFAULT_BOUNDS, JailOptions, Policy};
 use turnjail_protocol::ToolSpec;
 use turnjail_runtime::{AuditLog, SandboxOptions, WorkspaceMode};
 
@@ -137,10 +137,21 @@ fn jail_options(directories: &Directories, jail: Jail, images: &[ImageEntry]) ->
     options.landlock = policy(jail.landlock_required);
     options.groups = policy(jail.groups_refused);
     options.pool = jail.pool;
+    options.bounds = bounds(jail);
     for image in images {
         options.images.set(&image.reference, image.settings);
     }
     options
+}
+
+/// A workspace without a bound of bytes has none of entries either.
+fn bounds(jail: Jail) -> Bounds {
+    const MIB: u64 = 1024 * 1024;
+    Bounds {
+        bytes: u64::from(jail.workspace_max_mb) * MIB,
+        entries: if jail.workspace_max_mb == 0 { 0 } else { DEFAULT_BOUNDS.entries },
+        reserve: u64::from(jail.disk_reserve_mb) * MIB,
+    }
 }
 
 fn of_a_command(mut options: JailOptions, directories: &Directories) -> JailOptions {

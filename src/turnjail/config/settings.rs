@@ -57,6 +57,10 @@ pub struct Jail {
     pub landlock_required: bool,
     /// Whether turns are refused while this user is in a privileged group.
     pub groups_refused: bool,
+    /// What a workspace may hold in MiB; 0 for no bound.
+    pub workspace_max_mb: u32,
+    /// What stays free of the workspaces' file system in MiB; 0 for nothing.
+    pub disk_reserve_mb: u32,
     /// How many jails are prepared ahead of need.
     pub pool: u16,
 }
@@ -152,6 +156,8 @@ impl Jail {
             limits_required: section.choice("limits", &policy, false),
             landlock_required: section.choice("landlock", &policy, false),
             groups_refused: section.choice("groups", &[("warn", false), ("refuse", true)], false),
+            workspace_max_mb: section.integer("workspace_max_mb", 0..=1_048_576).or(1024) as u32,
+            disk_reserve_mb: section.integer("disk_reserve_mb", 0..=1_048_576).or(256) as u32,
             pool: section.integer("pool", 0..=64).or(4) as u16,
         };
         section.finish();
