@@ -11,6 +11,8 @@ mod digest;
 mod directories;
 mod error;
 mod export;
+#[doc(hidden)]
+pub mod fuzzing;
 mod garbage;
 mod image;
 mod import;

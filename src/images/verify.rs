@@ -160,6 +160,13 @@ impl ImageStore {
     }
 }
 
+/// Every difference between a tree and what is on disk.
+pub(crate) fn differences(tree: &Tree, record: &Record, root: &Path) -> Vec<Difference> {
+    let mut report = Report { image: String::new(), found: Vec::new() };
+    compare(tree.root(), record, root, &mut report);
+    report.found
+}
+
 struct Report {
     image: String,
     found: Vec<Difference>,
