@@ -9,7 +9,7 @@ use turnjail_driver::{
     ContainerDriver, ContainerSpec, DriverError, ExitReason, ImageProtocol, Outcome, Progress,
     Receipt,
 };
-use turnjail_images::{BUILTIN, ImageError, ImageStore};
+use turnjail_images::{BUILTIN, Image, ImageError, ImageStore};
 use turnjail_protocol::errand::Errand;
 use turnjail_protocol::{Reply, WorkerCode};
 use turnjail_warden::wire::{Bounds, Facts};
@@ -156,12 +156,14 @@ impl JailDriver {
         check_ids(spec)?;
         let image = self.store.resolve(&spec.image).map_err(image_error)?;
         image.check_runnable().map_err(image_error)?;
-        let isolation = self.images.isolation(&spec.image, &image.config)?;
+        let mut isolation = self.isolation(&spec.image, &image)?;
+        let errand = Errand::parse(input);
+        isolation.clears = errand == Some(Errand::Clear);
         let warden = self.proved(isolation).await?;
         let client = warden.client();
         let mut jail = JailSpec::for_turn(spec, &image, isolation, LANDLOCK);
         // A workspace that holds too much must still be measured and emptied.
-        if Errand::parse(input).is_none() {
+        if errand.is_none() {
             jail.bounds = Some(self.bounds);
         }
         let ended = run(client, &jail, input, cancel, || progress.started()).await?;
@@ -173,6 +175,11 @@ impl JailDriver {
     /// What holds the limits of its jails.
     pub fn limiter(&self) -> Limiter {
         self.current().client().limiter().clone()
+    }
+
+    fn isolation(&self, reference: &str, image: &Image) -> Result<Isolation, StartError> {
+        let digest_of = |other: &str| self.store.resolve(other).ok().map(|image| image.digest);
+        self.images.isolation(reference, &image.config, digest_of)
     }
 
     fn current(&self) -> Arc<Proved> {
@@ -354,7 +361,7 @@ impl ContainerDriver for JailDriver {
     async fn verify(&self, image: &str) -> Result<(), DriverError> {
         let found = self.store.resolve(image).map_err(image_error)?;
         found.check_runnable().map_err(image_error)?;
-        Ok(self.images.isolation(image, &found.config).map(drop)?)
+        Ok(self.isolation(image, &found).map(drop)?)
     }
 }
 

@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::fcntl::OFlag;
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, fstat, readlinkat};
 use rustix::io::{Errno, pread};
 use turnjail_warden::open::in_root;
 use turnjail_warden::step::Step;
@@ -25,37 +25,86 @@ const LINE_BYTES: usize = 256;
 /// The type of a program header that names the loader (elf(5)).
 const PT_INTERP: u32 = 3;
 const PATH_MAX: u64 = 4096;
+/// How many links the kernel follows on a path (path_resolution(7)).
+const LINKS: usize = 40;
+/// What lies over the image in a jail.
+const MOUNT_POINTS: [&[u8]; 6] = [b"broker", b"channel", b"dev", b"proc", b"tmp", b"workspace"];
 
 /// Follows `program`, seen from `working_dir` (absolute, or empty for `/`) inside `root`.
 pub(crate) fn check(root: &OwnedFd, working_dir: &str, program: &str) -> Result<(), StartError> {
     let mut path = program.to_owned();
     for _ in 0..=DEPTH {
-        let failed = |errno: Errno| {
-            let failure = Failure { step: Step::Exec, index: 0, errno: errno.raw_os_error() };
-            StartError::step(failure, Some(path.clone()))
-        };
+        let failed = |errno: Errno| failed(errno, &path);
         let file = open(root, working_dir, &path).map_err(failed)?;
         match next(&file).map_err(failed)? {
             Next::Nothing => return Ok(()),
             Next::Script(interpreter) => path = interpreter,
             Next::Loader(loader) => {
-                return open(root, working_dir, &loader).map(drop).map_err(|errno| {
-                    let failure =
-                        Failure { step: Step::Exec, index: 0, errno: errno.raw_os_error() };
-                    StartError::step(failure, Some(loader))
-                });
+                let opened = open(root, working_dir, &loader);
+                return opened.map(drop).map_err(|errno| self::failed(errno, &loader));
             }
         }
     }
     // As the kernel answers it.
-    let failure = Failure { step: Step::Exec, index: 0, errno: Errno::LOOP.raw_os_error() };
-    Err(StartError::step(failure, Some(program.to_owned())))
+    Err(failed(Errno::LOOP, program))
+}
+
+fn failed(errno: Errno, path: &str) -> StartError {
+    if errno == Errno::XDEV {
+        let cause =
+            format!("the image's program or its interpreter, {path:?}, is where a jail has mounts");
+        let remedy = "keep programs out of /workspace, /channel, /broker, /tmp, /proc and /dev";
+        return StartError::policy(cause, remedy);
+    }
+    let failure = Failure { step: Step::Exec, index: 0, errno: errno.raw_os_error() };
+    StartError::step(failure, Some(path.to_owned()))
+}
+
+/// Refuses a path that leads through a place where something else than the image will be: what stands
+/// there in the image is not what would be executed. The image is read-only, so what is seen is what is.
+fn check_place(root: &OwnedFd, path: &str) -> Result<(), Errno> {
+    let parts = |path: &[u8]| -> Vec<Vec<u8>> {
+        path.split(|&byte| byte == b'/')
+            .filter(|part| !part.is_empty())
+            .map(<[u8]>::to_vec)
+            .collect()
+    };
+    let mut todo: Vec<_> = parts(path.as_bytes()).into_iter().rev().collect();
+    let (mut at, mut links) = (Vec::<Vec<u8>>::new(), 0);
+    while let Some(part) = todo.pop() {
+        match &part[..] {
+            b"." => continue,
+            b".." => {
+                at.pop();
+                continue;
+            }
+            _ => at.push(part),
+        }
+        if at.len() > 1 && MOUNT_POINTS.contains(&&at[0][..]) {
+            return Err(Errno::XDEV);
+        }
+        match readlinkat(root, at.join(&b'/'), Vec::new()) {
+            Err(Errno::INVAL) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) if links == LINKS => return Err(Errno::LOOP),
+            Ok(target) => {
+                links += 1;
+                at.pop();
+                if target.as_bytes().starts_with(b"/") {
+                    at.clear();
+                }
+                todo.extend(parts(target.as_bytes()).into_iter().rev());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Opens a regular file of the image.
 fn open(root: &OwnedFd, working_dir: &str, path: &str) -> Result<OwnedFd, Errno> {
     let path =
         if path.starts_with('/') { path.to_owned() } else { format!("{working_dir}/{path}") };
+    check_place(root, &path)?;
     let path = CString::new(path).map_err(|_| Errno::INVAL)?;
     let file = in_root(root.as_fd(), &path, OFlag::O_RDONLY | OFlag::O_NONBLOCK);
     let file = file.map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
@@ -192,6 +241,7 @@ mod tests {
         match check(&root, "", program) {
             Ok(()) => None,
             Err(StartError::Step { failure, .. }) => Some(failure.errno),
+            Err(StartError::Policy { .. }) => Some(Errno::XDEV.raw_os_error()),
             Err(other) => panic!("{other}"),
         }
     }
@@ -205,12 +255,41 @@ mod tests {
     }
 
     #[test]
+    fn what_a_mount_will_cover_is_refused() {
+        let image = image();
+        let at = |name: &str| image.path().join(name);
+        for name in ["workspace", "tmp", "broker"] {
+            fs::create_dir(at(name)).expect("a directory");
+        }
+        fs::write(at("workspace/program"), "\x7fELF").expect("a file");
+        symlink("/bin", at("workspace/bin")).expect("a link");
+        symlink("/workspace/program", at("bin/planted")).expect("a link");
+        symlink("../tmp/../bin/real", at("bin/around")).expect("a link");
+        fs::write(at("bin/script-there"), "#!/workspace/program\n").expect("a file");
+        let moved = Some(Errno::XDEV.raw_os_error());
+        for program in [
+            "/workspace/program",
+            "/bin/../workspace/program",
+            "/workspace/bin/real",
+            "/bin/planted",
+            "/bin/script-there",
+        ] {
+            assert_eq!(errno_of(image.path(), program), moved, "{program}");
+        }
+        for program in ["/bin/around", "/tmp/../bin/real", "/workspace/../bin/real"] {
+            assert_eq!(errno_of(image.path(), program), None, "{program}");
+        }
+        assert_eq!(errno_of(image.path(), "/bin/sh/x"), Some(Errno::NOTDIR.raw_os_error()));
+    }
+
+    #[test]
     fn what_is_not_the_images_is_refused() {
         let image = image();
         let (missing, denied) = (Errno::NOENT.raw_os_error(), Errno::ACCESS.raw_os_error());
-        for program in ["/bin/magic", "/bin/link", "/bin/dynamic-magic", "/none", "/proc/self/exe"]
-        {
-            assert_eq!(errno_of(image.path(), program), Some(missing), "{program}");
+        assert_eq!(errno_of(image.path(), "/none"), Some(missing));
+        let moved = Some(Errno::XDEV.raw_os_error());
+        for program in ["/bin/magic", "/bin/link", "/bin/dynamic-magic", "/proc/self/exe"] {
+            assert_eq!(errno_of(image.path(), program), moved, "{program}");
         }
         assert_eq!(errno_of(image.path(), "/bin"), Some(denied));
         assert_eq!(errno_of(image.path(), "/bin/loop"), Some(Errno::LOOP.raw_os_error()));

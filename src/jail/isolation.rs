@@ -23,6 +23,9 @@ pub struct Isolation {
     pub address_space_limit: bool,
     /// Whether `RLIMIT_DATA` does the same for private writable memory alone.
     pub data_limit: bool,
+    /// Whether the program clears a workspace for the host: the sealed filter then lets it open directories
+    /// again that are closed to their owner.
+    pub clears: bool,
 }
 
 impl Isolation {
@@ -32,6 +35,7 @@ impl Isolation {
         loopback: false,
         address_space_limit: true,
         data_limit: false,
+        clears: false,
     };
 
     /// The general profile as it is.
@@ -40,6 +44,7 @@ impl Isolation {
         loopback: false,
         address_space_limit: false,
         data_limit: false,
+        clears: false,
     };
 
     /// A combination that cannot be built is refused.
@@ -82,19 +87,21 @@ pub struct ImagePolicies(BTreeMap<String, ImageSettings>);
 
 impl ImagePolicies {
     /// Settings for `reference`, in place of earlier ones. `name`, `name:latest` and
-    /// `docker.io/library/name` are one reference; settings for a tag do not reach the same image by its
-    /// digest.
+    /// `docker.io/library/name` are one reference. Settings for a tag are for the same image by its digest,
+    /// too.
     pub fn set(&mut self, reference: &str, settings: ImageSettings) {
         self.0.insert(canonical(reference), settings);
     }
 
-    /// The isolation of the image that `reference` was asked for and resolved to.
+    /// The isolation of the image that `reference` was asked for and resolved to. `digest_of` resolves
+    /// another reference.
     pub(crate) fn isolation(
         &self,
         reference: &str,
         config: &ImageConfig,
+        digest_of: impl Fn(&str) -> Option<String>,
     ) -> Result<Isolation, StartError> {
-        let settings = self.0.get(&canonical(reference)).copied().unwrap_or_default();
+        let settings = self.settings(reference, digest_of)?;
         let profile = match (settings.profile, config.profile()) {
             (Some(profile), _) => profile,
             (None, ProfileLabel::Sealed) => Profile::Sealed,
@@ -111,9 +118,55 @@ impl ImagePolicies {
             loopback: settings.loopback,
             address_space_limit: settings.address_space_limit.unwrap_or(plain.address_space_limit),
             data_limit: settings.data_limit.unwrap_or(asks),
+            clears: false,
         };
         isolation.check()?;
         Ok(isolation)
+    }
+}
+
+impl ImagePolicies {
+    /// What is set for a reference. One with tag and digest has the settings of the tag; one with a digest
+    /// alone those of a tag that means this digest now. Where others of the same repository have settings
+    /// and it cannot be told whether these are meant, it is refused: they may tighten.
+    fn settings(
+        &self,
+        reference: &str,
+        digest_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<ImageSettings, StartError> {
+        let asked = canonical(reference);
+        if let Some(settings) = self.0.get(&asked) {
+            return Ok(*settings);
+        }
+        let Some((named, digest)) = asked.rsplit_once('@') else {
+            return Ok(ImageSettings::default());
+        };
+        if let Some(settings) = self.0.get(named) {
+            return Ok(*settings);
+        }
+        let repository = repository(named);
+        let related = self.0.iter().filter(|(other, _)| self::repository(other) == repository);
+        let related: Vec<_> = related.collect();
+        let same = related.iter().filter(|(other, _)| digest_of(other).as_deref() == Some(digest));
+        let same: Vec<_> = same.map(|(_, settings)| **settings).collect();
+        match &same[..] {
+            [] if related.is_empty() || named != repository => Ok(ImageSettings::default()),
+            [first, rest @ ..] if rest.iter().all(|other| other == first) => Ok(*first),
+            _ => Err(StartError::policy(
+                format!("it cannot be told which settings of [images] are meant for {reference:?}"),
+                "write a table for this reference, or name the image by its tag",
+            )),
+        }
+    }
+}
+
+/// A canonical reference without tag and digest.
+fn repository(canonical: &str) -> &str {
+    let named = canonical.split_once('@').map_or(canonical, |(named, _)| named);
+    // A colon before the last slash belongs to a port.
+    match named.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => named,
     }
 }
 
@@ -146,7 +199,7 @@ mod tests {
         let mut policies = ImagePolicies::default();
         policies.set("python:3", settings);
         let labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        policies.isolation("python:3", &ImageConfig { labels, ..ImageConfig::default() })
+        policies.isolation("python:3", &ImageConfig { labels, ..ImageConfig::default() }, |_| None)
     }
 
     #[test]
@@ -194,12 +247,36 @@ mod tests {
         let sealed = ImageSettings { profile: Some(Profile::Sealed), ..Default::default() };
         policies.set("python", sealed);
         let none = ImageConfig::default();
-        let of = |name: &str| policies.isolation(name, &none).expect("known").profile;
+        let of = |name: &str| policies.isolation(name, &none, |_| None).expect("known").profile;
         for same in ["python", "python:latest", "docker.io/library/python"] {
             assert_eq!(of(same), Profile::Sealed, "{same}");
         }
         for other in ["python:3", "other", "registry.example/python"] {
             assert_eq!(of(other), Profile::General, "{other}");
         }
+    }
+
+    #[test]
+    fn settings_of_a_tag_are_for_its_digest_too() {
+        let (new, old) =
+            (format!("sha256:{}", "1".repeat(64)), format!("sha256:{}", "2".repeat(64)));
+        let mut policies = ImagePolicies::default();
+        let sealed = ImageSettings { profile: Some(Profile::Sealed), ..Default::default() };
+        policies.set("python:3", sealed);
+        let none = ImageConfig::default();
+        let now = |_: &str| Some(new.clone());
+        let of = |name: &str| policies.isolation(name, &none, now).map(|found| found.profile);
+        for meant in [format!("python:3@{old}"), format!("python:3@{new}"), format!("python@{new}")]
+        {
+            assert_eq!(of(&meant), Ok(Profile::Sealed), "{meant}");
+        }
+        for other in [format!("python:2@{old}"), format!("ruby@{new}"), "python:2".to_owned()] {
+            assert_eq!(of(&other), Ok(Profile::General), "{other}");
+        }
+        let unclear = format!("python@{old}");
+        assert!(of(&unclear).is_err_and(|error| error.to_string().contains(&unclear)));
+        policies.set(&unclear, ImageSettings::default());
+        let set = policies.isolation(&unclear, &none, now).map(|found| found.profile);
+        assert_eq!(set, Ok(Profile::General), "said by the operator");
     }
 }

@@ -116,6 +116,7 @@ impl JailSpec {
             tmp_inodes: TMP_INODES,
             profile: self.isolation.profile,
             loopback: self.isolation.loopback,
+            clears: self.isolation.clears,
             program: program.into_bytes(),
             arguments: self.command.iter().map(bytes).collect(),
             environment: self.environment(),

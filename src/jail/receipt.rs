@@ -44,7 +44,7 @@ pub(crate) fn walls(
         },
         enforced("privileges", "all capability sets empty, secure bits locked, no_new_privs"),
         system_calls(facts, isolation),
-        landlock_wall(facts, landlock),
+        landlock_wall(facts, isolation, landlock),
         executable_memory(facts, isolation.profile),
         enforced("descriptors", "0, 1 and 2 only, pipes"),
     ]
@@ -95,6 +95,7 @@ fn network(isolation: Isolation) -> &'static str {
 
 fn system_calls(facts: &Facts, isolation: Isolation) -> Wall {
     let filter = match isolation {
+        Isolation { profile: Profile::Sealed, clears: true, .. } => &facts.clearing_filter,
         Isolation { profile: Profile::Sealed, .. } => &facts.sealed_filter,
         Isolation { loopback: false, .. } => &facts.general_filter,
         Isolation { loopback: true, .. } => &facts.loopback_filter,
@@ -118,13 +119,13 @@ fn executable_memory(facts: &Facts, profile: Profile) -> Wall {
     }
 }
 
-fn landlock_wall(facts: &Facts, landlock: bool) -> Wall {
+fn landlock_wall(facts: &Facts, isolation: Isolation, landlock: bool) -> Wall {
     let name = "file access";
     let absent = |by: &str| Wall { name, state: WallState::Absent, by: by.to_owned() };
     match facts.landlock_abi {
         _ if !landlock => absent("landlock is switched off by the operator"),
         0 => absent("the kernel has no landlock, or it is switched off at boot"),
-        abi => match landlock_lacks(abi) {
+        abi => match lacks_with(abi, isolation) {
             lacks if lacks.is_empty() => {
                 Wall { name, state: WallState::Enforced, by: format!("landlock ABI {abi}") }
             }
@@ -135,6 +136,15 @@ fn landlock_wall(facts: &Facts, landlock: bool) -> Wall {
             },
         },
     }
+}
+
+/// The rules of the network know ports, not addresses, so with a loopback there are none.
+fn lacks_with(abi: u32, isolation: Isolation) -> Vec<&'static str> {
+    let mut lacks = landlock_lacks(abi);
+    if isolation.loopback && !lacks.contains(&"TCP") {
+        lacks.push("TCP (the loopback is open)");
+    }
+    lacks
 }
 
 /// What landlock does not mediate yet at this ABI, of what turnjail uses (landlock(7)). The network
@@ -165,7 +175,7 @@ pub(crate) fn limits(jail: &JailSpec, limiter: &Limiter) -> Vec<Limit> {
             asked: asked.pids.to_string(),
             by: process_count(jail.isolation, limiter).map(str::to_owned),
         },
-        limit("cpu time", format!("{} s", cpu_seconds(asked)), "RLIMIT_CPU"),
+        limit("cpu time", format!("{} s", cpu_seconds(asked)), cpu_time(jail.isolation)),
         Limit {
             name: "cpu share",
             asked: asked.cpus.to_string(),
@@ -200,6 +210,14 @@ fn memory(isolation: Isolation, limiter: &Limiter) -> String {
         Profile::General => Some("a watch of processes and files in memory, not of kernel buffers"),
     };
     of_jail.into_iter().chain(of_process).collect::<Vec<_>>().join(" and ")
+}
+
+/// Counted from each fork anew: only a program that cannot fork has one account.
+fn cpu_time(isolation: Isolation) -> &'static str {
+    match isolation.profile {
+        Profile::Sealed => "RLIMIT_CPU",
+        Profile::General => "RLIMIT_CPU, each process by itself",
+    }
 }
 
 fn process_count(isolation: Isolation, limiter: &Limiter) -> Option<&'static str> {

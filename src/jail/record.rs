@@ -98,6 +98,7 @@ mod tests {
             mdwe: true,
             sealed_filter: "a".to_owned(),
             sealed_stages: [String::new(), String::new()],
+            clearing_filter: String::new(),
             general_filter: "b".to_owned(),
             loopback_filter: "c".to_owned(),
         }

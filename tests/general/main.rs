@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         Test::new("an_init_reports_exit_codes_and_signals", places::endings),
         Test::new("proc_and_dev_are_the_jails_own", places::places),
         Test::new("links_at_mount_points_stop_the_start", places::traps),
+        Test::new("a_jail_has_few_inotify_instances", places::watchers),
+        Test::new("a_program_below_a_mount_point_is_refused", places::covered),
         Test::new("an_init_hands_signals_on_to_its_program", signals::handed_on),
         Test::new("an_init_reaps_orphans", signals::orphans),
         Test::new("an_init_is_no_target_of_its_program", signals::no_target),

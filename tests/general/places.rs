@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use turnjail_driver::ExitReason;
 use turnjail_jail::{Profile, Status};
+use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
+use turnjail_warden::seccomp::numbers;
 
 pub fn endings() {
     let bench = Bench::new();
@@ -49,4 +51,29 @@ pub fn traps() {
         let error = bench.run(&bench.spec(Profile::General, &[]), b"").expect_err(name);
         assert_eq!(error.code(), "mount-point", "{name}: {error}");
     }
+}
+
+/// The kernel counts inotify instances for the host's user, too: a jail gets few of them.
+pub fn watchers() {
+    const EMFILE: i64 = 24;
+    let bench = Bench::new();
+    let acts = vec![call(numbers::INOTIFY_INIT1, json!([0])); 20];
+    let outside = bench.outside(&acts);
+    assert!(outside.worked(), "the host has too few itself: {outside:?}");
+    let report = bench.acts(Profile::General, &acts);
+    let made = report.lines.iter().filter(|line| line["errno"].is_null()).count();
+    assert_eq!((made, report.last_error()), (16, Some(EMFILE)), "{report:?}");
+}
+
+/// What stands in the image where a jail has mounts is not what would be executed.
+pub fn covered() {
+    let bench = Bench::new();
+    let root = bench.path("root");
+    std::fs::copy(root.join("worker"), root.join("workspace/worker")).expect("a program");
+    std::fs::copy(root.join("worker"), bench.path("workspace").join("worker")).expect("a program");
+    let mut spec = bench.spec(Profile::General, &["exit"]);
+    "/workspace/worker".clone_into(&mut spec.command[0]);
+    let error = bench.run(&spec, b"").expect_err("refused");
+    assert_eq!(error.code(), "policy");
+    assert!(error.to_string().contains("/workspace/worker"), "{error}");
 }

@@ -1,7 +1,9 @@
 //! Which isolation a driver gives an image, and that its receipt says so.
 
 use tokio_util::sync::CancellationToken;
-use turnjail_driver::{ContainerDriver as _, ContainerSpec, DriverError, Limits, Receipt};
+use turnjail_driver::{
+    ContainerDriver as _, ContainerSpec, DriverError, Limits, Receipt, WallState,
+};
 use turnjail_jail::{ImageSettings, JailDriver, JailOptions, Profile};
 use turnjail_tests::jails::Bench;
 
@@ -57,6 +59,8 @@ pub fn loopback() {
     let bench = Bench::new();
     let with = receipt(&bench, &driver(&bench, ImageSettings { loopback: true, ..GENERAL }));
     assert_eq!((with.profile, with.loopback), (Some("general"), Some(true)));
+    let files = with.walls.iter().find(|wall| wall.name == "file access").expect("a wall");
+    assert_ne!(files.state, WallState::Enforced, "landlock leaves the network out: {files:?}");
     assert!(wall(&with, "network").contains("loopback"), "{with:?}");
     let without = receipt(&bench, &driver(&bench, GENERAL));
     assert!(!wall(&without, "network").contains("loopback"), "{without:?}");

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use turnjail_driver::ExitReason;
-use turnjail_jail::Profile;
+use turnjail_jail::{Isolation, Profile};
 use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
 use turnjail_tests::script::Broker;
@@ -36,6 +36,7 @@ fn every_turn() {
     let mut spec = bench.spec(Profile::Sealed, &[]);
     worker().parent().expect("a root filesystem").clone_into(&mut spec.rootfs);
     for turn in turns::all() {
+        spec.isolation = Isolation { clears: turn.clears, ..Isolation::SEALED };
         let workspace = bench.path("workspace");
         turn.lay_out(&workspace);
         let broker = Broker::listen(&bench.path("run").join("broker.sock"), turn.answers.clone());
@@ -58,12 +59,18 @@ fn names(rules: &[Rule]) -> BTreeSet<String> {
 
 fn every_call() {
     let mut seen = BTreeSet::new();
+    let clearing = names(sealed::CLEARING);
     for turn in turns::all() {
         let (ended, calls) = trace::turn(&turn);
         assert_eq!(ended.code, Some(turn.exit_code), "{}", turn.name);
+        assert!(
+            turn.clears || calls.is_disjoint(&clearing),
+            "{} needs a jail of errands",
+            turn.name
+        );
         seen.extend(calls);
     }
-    let (worker, glibc) = (names(sealed::WORKER), names(sealed::GLIBC));
+    let (worker, glibc) = (&names(sealed::WORKER) | &clearing, names(sealed::GLIBC));
     let of_this_build = if seen.contains("set_robust_list") { &worker | &glibc } else { worker };
     assert_eq!(&seen - &of_this_build, BTreeSet::new(), "called, and not listed");
     assert_eq!(&of_this_build - &seen, BTreeSet::new(), "listed, and never called");

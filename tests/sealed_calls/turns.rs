@@ -17,6 +17,8 @@ pub struct Turn {
     pub files: BTreeMap<String, Vec<u8>>,
     /// A directory that is closed even to its owner.
     pub closed: Option<&'static str>,
+    /// It clears the workspace for the host.
+    pub clears: bool,
     pub stdin: Vec<u8>,
     pub answers: Vec<Response>,
     pub exit_code: i32,
@@ -28,6 +30,7 @@ pub fn all() -> Vec<Turn> {
         name,
         files: vectors::files(&vector, "workspace_before"),
         closed: None,
+        clears: false,
         stdin: vectors::stdin(&vector),
         answers: vectors::answers(&vector),
         exit_code: vector["exit_code"].as_i64().expect("an exit code") as i32,
@@ -51,6 +54,7 @@ fn turn(name: &str, fields: Value, answers: Vec<Response>) -> Turn {
         name: name.to_owned(),
         files: BTreeMap::new(),
         closed: None,
+        clears: false,
         stdin: turn.to_string().into_bytes(),
         answers,
         exit_code: 0,
@@ -92,6 +96,7 @@ fn errands() -> impl Iterator<Item = Turn> {
         name: format!("{errand:?}"),
         files: [("history.json".to_owned(), b"{".to_vec())].into(),
         closed: Some("closed"),
+        clears: errand == Errand::Clear,
         stdin: errand.to_json().into_bytes(),
         answers: Vec::new(),
         exit_code: 0,

@@ -65,6 +65,11 @@ const KINDS: [&CStr; 8] = [
     c"max_time_namespaces",
 ];
 
+/// How many inotify instances and watches a jail may have. The kernel counts them for the host's user as
+/// well, and a jail could take all that it has (128 instances by default).
+const WATCHERS: [(&CStr, &[u8]); 2] =
+    [(c"max_inotify_instances", b"16"), (c"max_inotify_watches", b"8192")];
+
 pub(crate) type Done = Result<(), Failure>;
 
 /// Builds the jail around the calling process and executes the program.
@@ -92,7 +97,7 @@ fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failu
         }
         *status = close_descriptors(*status)?;
         nice(jail)?;
-        filter(jail.policies.filter(jail.plan.profile, jail.plan.loopback))
+        filter(jail.policies.filter(jail.plan.profile, jail.plan.filter_options()))
     };
     execute(jail, before_exec())
 }
@@ -102,7 +107,7 @@ pub(crate) fn enclose(jail: &Prepared, status: RawFd) -> Done {
     identity(jail)?;
     own_session(jail)?;
     network(jail)?;
-    forbid_namespaces(status)?;
+    forbid_namespaces(jail, status)?;
     enter_root(jail, status)?;
     tmp(jail)
 }
@@ -170,17 +175,24 @@ fn network(jail: &Prepared) -> Done {
 
 /// Nested namespaces end in ENOSPC even if a filter were missing. Where /proc/sys is read-only (inside a
 /// container) the filter alone forbids them, and the host is told.
-fn forbid_namespaces(status: RawFd) -> Done {
+fn forbid_namespaces(jail: &Prepared, status: RawFd) -> Done {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     // These files are made for each user namespace as they are looked up, so the way there is taken once.
     let limits = open(NAMESPACE_LIMITS, flags, Mode::empty());
+    let set = |name: &CStr, value: &[u8]| {
+        let limits = limits.as_ref().map_err(|&errno| errno)?;
+        let file = openat(limits, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        sys::write(file.as_raw_fd(), value)
+    };
+    // The sealed list has no inotify.
+    if jail.plan.profile == Profile::General {
+        for (name, value) in WATCHERS {
+            // Where it is not to be had, neither are the limits of namespaces, which is told.
+            let _ = set(name, value);
+        }
+    }
     for (name, index) in KINDS.into_iter().zip(0..) {
-        let zero = || {
-            let limits = limits.as_ref().map_err(|&errno| errno)?;
-            let file = openat(limits, name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-            sys::write(file.as_raw_fd(), b"0")
-        };
-        let Err(errno) = zero() else { continue };
+        let Err(errno) = set(name, b"0") else { continue };
         let missing = Report::Missing(fail_at(Step::NamespaceLimit, index)(errno));
         sys::write(status, &missing.encode()).map_err(fail(Step::StatusPipe))?;
     }

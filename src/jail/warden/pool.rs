@@ -114,9 +114,9 @@ pub fn is_ours(number: u64) -> bool {
 }
 
 /// Whether a jail can be prepared before this plan is known: one of the sealed profile, whose program is
-/// its first process, and not one that is to be born in a cgroup of its own.
+/// its first process, that does a turn, and not one that is to be born in a cgroup of its own.
 pub fn can_be_prepared(plan: &Plan) -> bool {
-    plan.profile == Profile::Sealed && !plan.cgroup
+    plan.profile == Profile::Sealed && !plan.cgroup && !plan.clears
 }
 
 /// Whether a jail prepared for `example` can carry out `plan`: they agree in everything that is done

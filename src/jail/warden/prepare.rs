@@ -37,6 +37,7 @@ pub struct Policies {
     /// The filter of the init that general images get.
     pub init_filter: seccomp::Filter,
     sealed: ProfilePolicies,
+    clearing: ProfilePolicies,
     general: ProfilePolicies,
     loopback: ProfilePolicies,
 }
@@ -52,6 +53,9 @@ impl Policies {
     /// Asks the kernel what it can do and compiles the policies.
     pub fn new() -> Self {
         let landlock_abi = sys::landlock_abi();
+        let plain = FilterOptions::default();
+        let clearing = FilterOptions { clears: true, ..plain };
+        let loopback = FilterOptions { loopback: true, ..plain };
         Self {
             mechanisms: Mechanisms::new(),
             landlock_abi,
@@ -59,31 +63,33 @@ impl Policies {
             capabilities: (0..64).take_while(|&c| sys::bounding_set_has(c).is_ok()).count() as u32,
             stages: seccomp::in_stages(Profile::Sealed, &FilterOptions::default()),
             init_filter: seccomp::init(),
-            sealed: ProfilePolicies::new(Profile::Sealed, false, landlock_abi),
-            general: ProfilePolicies::new(Profile::General, false, landlock_abi),
-            loopback: ProfilePolicies::new(Profile::General, true, landlock_abi),
+            sealed: ProfilePolicies::new(Profile::Sealed, plain, landlock_abi),
+            clearing: ProfilePolicies::new(Profile::Sealed, clearing, landlock_abi),
+            general: ProfilePolicies::new(Profile::General, plain, landlock_abi),
+            loopback: ProfilePolicies::new(Profile::General, loopback, landlock_abi),
         }
     }
 
-    /// The seccomp filter of a profile, which only the general one has a second of.
-    pub fn filter(&self, profile: Profile, loopback: bool) -> &seccomp::Filter {
-        &self.of(profile, loopback).filter
+    /// The seccomp filter of a profile with these options.
+    pub fn filter(&self, profile: Profile, options: FilterOptions) -> &seccomp::Filter {
+        &self.of(profile, options).filter
     }
 
-    fn of(&self, profile: Profile, loopback: bool) -> &ProfilePolicies {
-        match (profile, loopback) {
-            (Profile::Sealed, _) => &self.sealed,
-            (Profile::General, false) => &self.general,
-            (Profile::General, true) => &self.loopback,
+    fn of(&self, profile: Profile, options: FilterOptions) -> &ProfilePolicies {
+        match profile {
+            Profile::Sealed if options.clears => &self.clearing,
+            Profile::Sealed => &self.sealed,
+            Profile::General if options.loopback => &self.loopback,
+            Profile::General => &self.general,
         }
     }
 }
 
 impl ProfilePolicies {
-    fn new(profile: Profile, loopback: bool, landlock_abi: u32) -> Self {
+    fn new(profile: Profile, options: FilterOptions, landlock_abi: u32) -> Self {
         Self {
-            filter: seccomp::program(profile, &FilterOptions { loopback }),
-            ruleset: landlock::ruleset(profile, loopback, landlock_abi),
+            filter: seccomp::program(profile, &options),
+            ruleset: landlock::ruleset(profile, options.loopback, landlock_abi),
         }
     }
 }
@@ -175,7 +181,7 @@ impl<'a> Prepared<'a> {
             plan,
             policies,
             ruleset: policies
-                .of(plan.profile, plan.loopback)
+                .of(plan.profile, plan.filter_options())
                 .ruleset
                 .as_ref()
                 .filter(|_| plan.landlock),

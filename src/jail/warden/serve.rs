@@ -19,7 +19,7 @@ use crate::child::{self, Cgroup, Descriptors};
 use crate::parked;
 use crate::pool::{self, Parked, Pool, can_be_prepared};
 use crate::prepare::{self, Policies, Prepared};
-use crate::seccomp::{Filter, Profile};
+use crate::seccomp::{Filter, FilterOptions, Profile};
 use crate::step::Step;
 use crate::sys::{self, Cloned};
 use crate::views::{self, Views};
@@ -89,15 +89,19 @@ impl<'a> Warden<'a> {
             jails: HashMap::new(),
             buffer: vec![0; MESSAGE_BYTES],
         };
+        let plain = FilterOptions::default();
+        let clearing = FilterOptions { clears: true, ..plain };
+        let loopback = FilterOptions { loopback: true, ..plain };
         let facts = Facts {
             mechanisms: warden.policies.mechanisms,
             landlock_abi: warden.policies.landlock_abi,
             mdwe: warden.policies.mdwe,
-            sealed_filter: warden.policies.filter(Profile::Sealed, false).digest(),
+            sealed_filter: warden.policies.filter(Profile::Sealed, plain).digest(),
             sealed_stages: [&warden.policies.stages.first, &warden.policies.stages.second]
                 .map(Filter::digest),
-            general_filter: warden.policies.filter(Profile::General, false).digest(),
-            loopback_filter: warden.policies.filter(Profile::General, true).digest(),
+            clearing_filter: warden.policies.filter(Profile::Sealed, clearing).digest(),
+            general_filter: warden.policies.filter(Profile::General, plain).digest(),
+            loopback_filter: warden.policies.filter(Profile::General, loopback).digest(),
         };
         warden.answer(&Response::Ready(facts), &[])?;
         Ok(warden)

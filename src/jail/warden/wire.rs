@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canary::Attempt;
 use crate::mechanisms::Mechanisms;
-use crate::seccomp::Profile;
+use crate::seccomp::{FilterOptions, Profile};
 use crate::step::Step;
 
 /// The largest message in either direction, in bytes. A packet socket's default buffer holds it.
@@ -65,6 +65,8 @@ pub struct Plan {
     pub profile: Profile,
     /// A loopback of the jail's own, in the general profile alone.
     pub loopback: bool,
+    /// The sealed program clears a workspace for the host, and may open directories again.
+    pub clears: bool,
     /// The program, an absolute path inside the root, and its arguments; the first is its name.
     pub program: Vec<u8>,
     /// The program's arguments, its name first.
@@ -132,6 +134,13 @@ impl Over {
     /// Reads such an index.
     pub fn of_index(index: u16) -> (Self, usize) {
         (Self::ALL[usize::from(index & 3)], usize::from(index >> 2))
+    }
+}
+
+impl Plan {
+    /// Which filter of its profile is meant.
+    pub fn filter_options(&self) -> FilterOptions {
+        FilterOptions { loopback: self.loopback, clears: self.clears }
     }
 }
 
@@ -242,6 +251,8 @@ pub struct Facts {
     pub sealed_stages: [String; 2],
     /// SHA-256 of the general profile's seccomp program, hexadecimal.
     pub general_filter: String,
+    /// SHA-256 of the sealed one for clearing a workspace.
+    pub clearing_filter: String,
     /// SHA-256 of the same with a loopback.
     pub loopback_filter: String,
 }

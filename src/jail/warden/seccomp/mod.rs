@@ -61,6 +61,9 @@ pub struct FilterOptions {
     /// Lets a general image open IPv4 and IPv6 stream and datagram sockets, for the loopback of its
     /// own, empty network namespace. The sealed profile ignores it.
     pub loopback: bool,
+    /// Lets the sealed worker open directories again that are closed to their owner, when it clears a
+    /// workspace for the host. The general profile lets everybody.
+    pub clears: bool,
 }
 
 /// A finished filter: at most 4,096 instructions, ready for `seccomp(SECCOMP_SET_MODE_FILTER)`.
@@ -124,7 +127,7 @@ pub fn rules(profile: Profile, options: &FilterOptions) -> Vec<Rule> {
 
 fn policy(profile: Profile, options: FilterOptions) -> Policy {
     match profile {
-        Profile::Sealed => sealed::policy(),
+        Profile::Sealed => sealed::policy(options),
         Profile::General => general::policy(options),
     }
 }

@@ -8,6 +8,7 @@
 use libc::EINVAL;
 
 use super::{
+    FilterOptions,
     arguments::{CREATING, PROT_EXEC, STREAM, UNIX},
     machine::Machine,
     numbers as call,
@@ -47,11 +48,6 @@ pub const WORKER: &[Rule] = &[
         call::MKDIRAT,
         &[demand_or_kill(&[is(2, &[0o700])])],
         "directories of the user's files",
-    ),
-    Rule::allow_if(
-        call::FCHMODAT,
-        &[demand_or_kill(&[is(2, &[0o700])])],
-        "opens directories again that a general image closed, when a workspace is removed",
     ),
     Rule::allow(call::UNLINKAT, "removes what stands where a file is to be staged"),
     Rule::allow(call::RENAMEAT, "puts staged files into place"),
@@ -96,6 +92,13 @@ pub const WORKER: &[Rule] = &[
     Rule::allow(call::CLOCK_GETTIME, "the time, once a turn"),
     Rule::allow(call::EXIT_GROUP, "the end"),
 ];
+
+/// What a worker that clears a workspace uses beside that.
+pub const CLEARING: &[Rule] = &[Rule::allow_if(
+    call::FCHMODAT,
+    &[demand_or_kill(&[is(2, &[0o700])])],
+    "opens directories again that a general image closed",
+)];
 
 /// What only the glibc build uses.
 pub const GLIBC: &[Rule] = &[
@@ -151,9 +154,10 @@ pub const RESERVED: &[Rule] = &[
 ];
 
 /// The sealed policy.
-pub(super) fn policy() -> Policy {
+pub(super) fn policy(options: FilterOptions) -> Policy {
+    let clearing = if options.clears { CLEARING } else { &[] };
     Policy {
-        rules: [WORKER, GLIBC, RESERVED].concat(),
+        rules: [WORKER, clearing, GLIBC, RESERVED].concat(),
         unlisted: Answer::Kill,
         unknown: Answer::Kill,
     }

@@ -21,7 +21,10 @@ fn every_policy() -> Vec<(Policy, Machine)> {
         for (profile, loopback) in
             [(Profile::Sealed, false), (Profile::General, false), (Profile::General, true)]
         {
-            all.push((policy(profile, FilterOptions { loopback }), machine));
+            all.push((
+                policy(profile, FilterOptions { loopback, ..FilterOptions::default() }),
+                machine,
+            ));
         }
     }
     all
@@ -277,14 +280,20 @@ fn a_filter_is_made_the_same_every_time_and_each_is_another() {
         for (profile, loopback) in
             [(Profile::Sealed, false), (Profile::General, false), (Profile::General, true)]
         {
-            let options = FilterOptions { loopback };
+            let options = FilterOptions { loopback, ..FilterOptions::default() };
             let filter = program_for(profile, &options, machine);
             assert_eq!(filter, program_for(profile, &options, machine));
             assert_eq!(filter.digest().len(), 64);
             digests.push(filter.digest());
         }
         // The sealed profile has no loopback.
-        let sealed = |loopback| program_for(Profile::Sealed, &FilterOptions { loopback }, machine);
+        let sealed = |loopback| {
+            program_for(
+                Profile::Sealed,
+                &FilterOptions { loopback, ..FilterOptions::default() },
+                machine,
+            )
+        };
         assert_eq!(sealed(true), sealed(false));
     }
     digests.sort_unstable();

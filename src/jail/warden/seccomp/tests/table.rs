@@ -18,7 +18,7 @@ pub(super) const fn error(errno: i32) -> Answer {
 /// Whether rows demand of a filter what it does; also that every rule with demands has a row that is
 /// let through and one that is not.
 pub(super) fn assert_rows(profile: Profile, loopback: bool, rows: &[Row]) {
-    let options = FilterOptions { loopback };
+    let options = FilterOptions { loopback, ..FilterOptions::default() };
     for machine in [Machine::X86_64, Machine::Aarch64] {
         let filter = program_for(profile, &options, machine);
         let mut good = HashSet::new();
@@ -47,7 +47,8 @@ pub(super) fn assert_rows(profile: Profile, loopback: bool, rows: &[Row]) {
 
 /// The answer to a number with all arguments zero.
 pub(super) fn bare(profile: Profile, loopback: bool, machine: Machine, number: u32) -> Answer {
-    let filter = program_for(profile, &FilterOptions { loopback }, machine);
+    let filter =
+        program_for(profile, &FilterOptions { loopback, ..FilterOptions::default() }, machine);
     answer(filter.instructions(), &Data::native(machine, number, [0; 6]))
 }
 
@@ -55,7 +56,7 @@ pub(super) fn bare(profile: Profile, loopback: bool, machine: Machine, number: u
 pub(super) fn assert_sound(profile: Profile, loopback: bool) {
     for machine in [Machine::X86_64, Machine::Aarch64] {
         let mut seen = HashSet::new();
-        for rule in rules(profile, &FilterOptions { loopback }) {
+        for rule in rules(profile, &FilterOptions { loopback, ..FilterOptions::default() }) {
             assert!(rule.reason.len() >= 4, "{} has no reason", rule.call.name);
             if let Some(number) = rule.number(machine) {
                 assert!(seen.insert(number), "{} twice on {machine:?}", rule.call.name);

@@ -28,7 +28,7 @@ fn general() -> Filter {
 }
 
 fn with_loopback() -> Filter {
-    program(Profile::General, &FilterOptions { loopback: true })
+    program(Profile::General, &FilterOptions { loopback: true, ..FilterOptions::default() })
 }
 
 /// Whether the act works without the filter, and gets `errno` with it.
