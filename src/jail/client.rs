@@ -137,12 +137,13 @@ impl Client {
             Ok(Some(_)) => return Err(StartError::WardenDied),
             Err(e) => return Err(host_error("read from the warden", &e)),
         };
+        // Before it has any child, so that all of them are where it is then.
+        let limiter = limiter.for_warden(keeper).await;
         let settings = Settings { pool: options.pool.min(MAX_POOL) };
         connection
             .send(&Request::Settings(settings), &[])
             .await
             .map_err(|e| host_error("write to the warden", &e))?;
-        let limiter = limiter.for_warden(keeper).await;
         let closing = CancellationToken::new();
         tokio::spawn(Arc::clone(&connection).dispatch(closing.clone()));
         Ok(Self {

@@ -40,14 +40,17 @@ async fn make(keeper: Pid) -> Result<Arc<Delegated>, Undelegated> {
     start(&connection, destination, &name, &processes).await.map_err(|error| {
         Undelegated::not_ours(format!("the systemd user manager makes no scope: {error}"))
     })?;
-    // The manager answers before it is done.
-    let group = loop {
-        let group = own::of_process(keeper)?;
-        if group.ends_with(&name) {
-            break group;
+    // The manager answers before it is done, and moves one process after the other.
+    let mut group = PathBuf::new();
+    for &process in &processes {
+        loop {
+            group = own::of_process(process)?;
+            if group.ends_with(&name) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
         }
-        tokio::time::sleep(LOOK).await;
-    };
+    }
     only(&group, &processes)?;
     let delegated = Delegated::adopt(&group, "the systemd user manager").map_err(|error| {
         Undelegated::not_ours(format!("the scope {} cannot be used: {error}", group.display()))
