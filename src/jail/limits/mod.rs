@@ -93,7 +93,11 @@ impl Limiter {
         }
         match manager::scope(keeper).await {
             Ok(delegated) => Self { behind: Ok(delegated) },
-            Err(why) => Self { behind: Err(why) },
+            Err(other) => {
+                let own = self.behind.err().map(|own| own.why);
+                let why = own.into_iter().chain([other.why]).collect::<Vec<_>>().join("; ");
+                Self { behind: Err(Undelegated { why, ..other }) }
+            }
         }
     }
 
