@@ -17,6 +17,7 @@ use turnjail_warden::wire::{Bounds, Facts};
 use crate::causes::evidence::Evidence;
 use crate::causes::{advise, table};
 use crate::client::{Client, ClientOptions};
+use crate::doctor::landlock_advice;
 use crate::plan::{JailSpec, MIB};
 use crate::proof::Proved;
 use crate::run::{Ended, run};
@@ -260,7 +261,7 @@ pub(crate) fn check_capabilities() -> Result<(), StartError> {
     }
 }
 
-fn check_groups(policy: Policy) -> Result<(), StartError> {
+pub(crate) fn check_groups(policy: Policy) -> Result<(), StartError> {
     let here = Evidence::here();
     let names = groups::privileged(&here).map_err(|e| StartError::host("read the groups", e))?;
     if names.is_empty() {
@@ -277,17 +278,17 @@ fn check_groups(policy: Policy) -> Result<(), StartError> {
     }
 }
 
-fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
-    if options.landlock == Policy::Required && facts.landlock_abi < LANDLOCK_MINIMUM {
-        return Err(StartError::policy(
-            format!(
-                "landlock is required from ABI {LANDLOCK_MINIMUM}, and this kernel has ABI {}",
-                facts.landlock_abi
-            ),
-            "boot Linux 6.2 or newer with landlock in lsm=, or set landlock = \"best-effort\"",
-        ));
+pub(crate) fn check_facts(options: &JailOptions, facts: &Facts) -> Result<(), StartError> {
+    let abi = facts.landlock_abi;
+    if options.landlock == Policy::BestEffort || abi >= LANDLOCK_MINIMUM {
+        return Ok(());
     }
-    Ok(())
+    let advice = landlock_advice(abi, &Evidence::here());
+    let (why, remedy) = advice.map(|advice| (advice.why, advice.remedy)).unwrap_or_default();
+    Err(StartError::policy(
+        format!("landlock is required from ABI {LANDLOCK_MINIMUM}: {why}"),
+        &format!("{remedy}, or set jail.landlock = \"best-effort\""),
+    ))
 }
 
 /// What a required cgroup lacks here.

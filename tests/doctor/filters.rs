@@ -46,6 +46,9 @@ pub fn asked() -> Option<ExitCode> {
     (arguments.next()? == UNDER).then_some(())?;
     let name = arguments.next()?.into_string().ok()?;
     let program = arguments.next()?;
+    if name == "landlocked" {
+        landlocked();
+    }
     for filter in named(&name) {
         let program: BpfProgram = filter.try_into().unwrap();
         apply_filter(&program).unwrap();
@@ -100,6 +103,7 @@ fn named(name: &str) -> Vec<SeccompFilter> {
         "seccomp" => vec![filter(&[libc::SYS_seccomp], &eperm)],
         "limits" => vec![filter(&[libc::SYS_setpriority], &eperm)],
         "killer" => vec![filter(&[libc::SYS_mount], &SeccompAction::KillProcess)],
+        "landlocked" => Vec::new(),
         _ => panic!("no filter is called {name}"),
     }
 }
@@ -122,4 +126,15 @@ fn clone_with(flags: u64, action: &SeccompAction) -> SeccompFilter {
         SeccompRule::new(vec![condition]).unwrap()
     };
     compiled([(libc::SYS_clone, bits.map(rule).collect())].into(), action)
+}
+
+/// A landlock domain in which every file may be used as before: what it forbids by being there is mounts.
+fn landlocked() {
+    use landlock::{
+        ABI, Access, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    };
+    let all = AccessFs::from_all(ABI::V1);
+    let created = Ruleset::default().handle_access(all).unwrap().create().unwrap();
+    let rule = PathBeneath::new(PathFd::new("/").unwrap(), all);
+    created.add_rule(rule).unwrap().restrict_self().unwrap();
 }

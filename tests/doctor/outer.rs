@@ -19,6 +19,7 @@ pub const FILTERED: &[Test] = tests![&[Fact::Jail];
     a_filter_against_filters,
     a_filter_against_a_lower_priority,
     a_filter_that_kills,
+    a_landlock_domain_forbids_mounts,
 ];
 
 pub const NAMESPACES: &[Test] = tests![&[Fact::Jail, Fact::Unshare];
@@ -96,6 +97,15 @@ fn a_policy_that_wants_landlock_is_not_met_under_it() {
     assert_eq!(doctor.code, 5, "{doctor:?}");
     assert!(doctor.out.contains("not under the policies set"), "{doctor:?}");
     around.run(&account, &["turn", "hi"]).assert_refused(5, "landlock");
+    let found = around.run(&account, &["doctor", "--json"]).json();
+    let checks = found["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == "landlock").unwrap();
+    assert_eq!((&check["code"], &check["policy"]), (&"policy".into(), &true.into()), "{check:#}");
+    let run = around.run(&account, &["turn", "hi"]);
+    for said in ["evidence", "remedy"] {
+        let said = check[said].as_str().unwrap();
+        assert!(run.err.contains(said), "a start says otherwise: {said}: {run:?}");
+    }
 }
 
 fn a_filter_against_programs_in_memory() {
@@ -112,6 +122,10 @@ fn a_filter_against_a_lower_priority() {
 
 fn a_filter_that_kills() {
     filtered("killer").must_fail("warden-killed", "mount");
+}
+
+fn a_landlock_domain_forbids_mounts() {
+    filtered("landlocked").must_fail("outer-sandbox", "outside of that sandbox");
 }
 
 fn r02_each_limit_of_namespaces_is_named() {

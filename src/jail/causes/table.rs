@@ -120,8 +120,8 @@ causes! {
         "a security module around turnjail denies mounts (label {label})"
         => Always, "{nest}";
     OUTER_MOUNT = "outer-sandbox" Failed(EVERY_TURN):
-        "a landlock or seccomp sandbox around turnjail forbids mounts"
-        => Always, "{nest}";
+        "a landlock sandbox around turnjail (or another that says so) forbids mounts"
+        => Always, "start turnjail outside of that sandbox: a landlocked process may never mount";
     ROOT_NO_MOUNT = "chroot" Failed(EVERY_TURN):
         "the root directory is not a mount point, as in a chroot"
         => Always, "start turnjail outside the chroot, or in a container with a root of its own";
@@ -230,9 +230,6 @@ causes! {
     ADDRESS_SPACE = "address-space" Degraded("a start fails when it needs more"):
         "this process may use {value} bytes of address space (ulimit -v)"
         => Always, "ulimit -v unlimited (systemd: LimitAS=infinity)";
-    DISK_FULL = "disk-full" Failed(EVERY_TURN):
-        "the file system is full"
-        => Always, "free space or inodes on it, or name another directory";
     DISK_SHORT = "disk-space" Degraded("turns fail once it is full"):
         "{path} has {free} free"
         => Always, "free space or inodes there, or name another directory";

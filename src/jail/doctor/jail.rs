@@ -10,34 +10,37 @@ use turnjail_warden::wire::Facts;
 
 use super::{Check, Report, State, inside};
 use crate::causes::evidence::Evidence;
-use crate::causes::{advise, table};
+use crate::causes::{Advice, advise, table};
 use crate::client::Client;
-use crate::driver::{JailOptions, LANDLOCK_MINIMUM};
 use crate::plan::JailSpec;
 use crate::{Isolation, StartError, canary, receipt, run};
 
 /// The name of the check that a sealed jail was made.
 pub(super) const SEALED: &str = "jail";
 
-/// Required is from ABI 3 on: below it the start fails.
-pub(super) fn landlock(facts: &Facts, here: &Evidence, options: &JailOptions) -> Check {
+pub(super) fn landlock(facts: &Facts, here: &Evidence) -> Check {
     let name = "landlock";
-    let abi = facts.landlock_abi;
+    match landlock_advice(facts.landlock_abi, here) {
+        None => Check::ok(name, format!("ABI {}", facts.landlock_abi)),
+        Some(advice) => Check::of(name, advice),
+    }
+}
+
+/// What landlock lacks here, and why; none where it has all that turnjail uses.
+pub(crate) fn landlock_advice(abi: u32, here: &Evidence) -> Option<Advice> {
     let lacks = receipt::landlock_lacks(abi).join(", ");
-    let (number, modules) = (abi.to_string(), here.text("/sys/kernel/security/lsm"));
-    let check = match (abi, modules.as_deref()) {
+    let modules = here.text("/sys/kernel/security/lsm");
+    match (abi, modules.as_deref()) {
         (0, Some(modules)) if !modules.contains("landlock") => {
-            let words = [("lsm", modules.trim())];
-            Check::of(name, advise(&table::LANDLOCK_OFF, here, &words))
+            Some(advise(&table::LANDLOCK_OFF, here, &[("lsm", modules.trim())]))
         }
-        (0, _) => Check::of(name, advise(&table::LANDLOCK_ABSENT, here, &[])),
-        _ if lacks.is_empty() => Check::ok(name, format!("ABI {abi}")),
+        (0, _) => Some(advise(&table::LANDLOCK_ABSENT, here, &[])),
+        _ if lacks.is_empty() => None,
         _ => {
-            let words = [("abi", number.as_str()), ("lacks", &lacks)];
-            Check::of(name, advise(&table::LANDLOCK_OLD, here, &words))
+            let words = [("abi", &*abi.to_string()), ("lacks", &*lacks)];
+            Some(advise(&table::LANDLOCK_OLD, here, &words))
         }
-    };
-    if abi < LANDLOCK_MINIMUM { check.required(options.landlock) } else { check }
+    }
 }
 
 pub(super) fn executable_memory(facts: &Facts, here: &Evidence) -> Check {

@@ -23,9 +23,12 @@ use crate::causes::evidence::Evidence;
 use crate::causes::table::Verdict;
 use crate::causes::{Advice, advise, table};
 use crate::client::Client;
-use crate::driver::{JailOptions, Policy, check_capabilities, check_root};
+use crate::driver::{
+    JailOptions, check_capabilities, check_facts, check_groups, check_limits, check_root,
+};
 use crate::{Limiter, StartError};
 use inside::Inside;
+pub(crate) use jail::landlock_advice;
 
 /// The verdict on a building block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -106,15 +109,6 @@ impl Check {
             ..Self::ok(name, error.to_string())
         }
     }
-
-    /// As failed when the operator requires what is degraded here.
-    pub(crate) fn required(mut self, policy: Policy) -> Self {
-        if policy == Policy::Required && self.state == State::Degraded {
-            self.state = State::Failed;
-            self.policy = true;
-        }
-        self
-    }
 }
 
 /// Tries every building block of a jail, with the policies of `options`, and looks at the directories
@@ -124,7 +118,8 @@ pub async fn doctor(options: &JailOptions, places: &[(&'static str, PathBuf)]) -
     let here = Evidence::here();
     let mut checks = host::checks(&here);
     checks.push(process());
-    checks.push(host::groups(&here).required(options.groups));
+    let groups = check_groups(options.groups);
+    checks.push(refused("supplementary groups", groups).unwrap_or_else(|| host::groups(&here)));
     checks.extend(places::checks(&here, places));
     let mut report = Report { checks, inside: None };
     if let Err(error) = check_root() {
@@ -145,14 +140,21 @@ pub async fn doctor(options: &JailOptions, places: &[(&'static str, PathBuf)]) -
     };
     report.checks.extend(tried);
     report.checks.push(Check::ok("warden", "runs as PID 1 of namespaces of its own"));
-    report.checks.push(jail::landlock(client.facts(), &here, options));
+    let landlock = refused("landlock", check_facts(options, client.facts()));
+    report.checks.push(landlock.unwrap_or_else(|| jail::landlock(client.facts(), &here)));
     report.checks.push(jail::executable_memory(client.facts(), &here));
-    report.checks.push(limits(client.limiter(), &here).required(options.limits));
+    let limited = refused("limits", check_limits(options.limits, client.limiter()));
+    report.checks.push(limited.unwrap_or_else(|| limits(client.limiter(), &here)));
     if let Some(image) = image {
         jail::examine(&client, &image, &here, &mut report).await;
     }
     excuse_what_is_not_needed(&mut report.checks);
     report
+}
+
+/// What a start refuses, in its own words.
+fn refused(name: &'static str, verdict: Result<(), StartError>) -> Option<Check> {
+    verdict.err().map(|error| Check::failed(name, &error))
 }
 
 /// A block without which a jail was made all the same has an older way that was taken instead.

@@ -238,3 +238,27 @@ fn the_table_of_attacks_names_a_test_for_every_number() {
         assert!(rows.contains(&number), "{word} has no row");
     }
 }
+
+/// Settings that a remedy names are written `section.key`; the sections are those of the example.
+#[test]
+fn every_cause_is_documented_and_names_settings_that_there_are() {
+    let hosts = read("docs/hosts.md");
+    let (example, configuration) = (read("turnjail.example.toml"), read("docs/configuration.md"));
+    for cause in turnjail_jail::causes::table::ALL {
+        let row = format!("| `{}` |", cause.code);
+        assert!(hosts.contains(&row), "docs/hosts.md has no row for {}", cause.code);
+        for (_, remedy) in cause.remedies {
+            let words = remedy.split(|c: char| !c.is_ascii_alphanumeric() && !"._".contains(c));
+            for word in words {
+                let Some((section, key)) = word.trim_end_matches('.').split_once('.') else {
+                    continue;
+                };
+                if !["directories", "limits", "jail", "turn", "model"].contains(&section) {
+                    continue;
+                }
+                let known = example.contains(key) || configuration.contains(key);
+                assert!(known, "{} names {word}, which is no setting", cause.code);
+            }
+        }
+    }
+}
