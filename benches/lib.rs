@@ -5,6 +5,7 @@
 
 pub mod contenders;
 mod scratch;
+pub mod turns;
 pub mod upstream;
 
 use std::time::{Duration, Instant};

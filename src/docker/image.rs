@@ -44,10 +44,13 @@ impl Image {
         // Docker, podman and turnjail in this order.
         let absent = ["no such image", "image not known", "not in the store"];
         if !answer.killed() && absent.iter().any(|words| said.to_lowercase().contains(words)) {
-            return Err(fault::image(
-                format!("{} has no image {reference:?}", client.shown()),
-                &format!("load or pull it first, for example: {} pull {reference}", client.shown()),
-            ));
+            let program = client.shown();
+            let remedy = if is_builtin(reference) {
+                format!("run `turnjail docker save turnjail-worker | {program} load`")
+            } else {
+                format!("load or pull it first, for example: {program} pull {reference}")
+            };
+            return Err(fault::image(format!("{program} has no image {reference:?}"), &remedy));
         }
         if !answer.killed() && said.contains("invalid reference format") {
             return Err(fault::image(
@@ -102,6 +105,11 @@ impl Image {
         let hex = self.id.trim_start_matches("sha256:");
         (!hex.is_empty()).then(|| format!("sha256:{hex}"))
     }
+}
+
+/// Whether it is the worker inside turnjail, which no registry has.
+fn is_builtin(reference: &str) -> bool {
+    reference.strip_suffix(":latest").unwrap_or(reference) == "turnjail-worker"
 }
 
 #[cfg(test)]

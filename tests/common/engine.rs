@@ -41,7 +41,7 @@ rm -rf "$DIR"
 "#;
 
 /// Starts the engine, once. To be called while this is still root.
-pub(crate) fn start() {
+pub fn start() {
     ENGINE.get_or_init(|| match std::env::var(OWN) {
         Ok(host) => Ok(Engine { host, _keeper: None }),
         Err(_) => Engine::start(),
@@ -49,7 +49,7 @@ pub(crate) fn start() {
 }
 
 /// Why there is none; none when there is one.
-pub(crate) fn missing() -> Option<String> {
+pub fn missing() -> Option<String> {
     match ENGINE.get() {
         None => Some("this test program starts none".to_owned()),
         Some(started) => started.as_ref().err().cloned(),

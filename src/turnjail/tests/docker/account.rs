@@ -22,9 +22,11 @@ pub const PROBES: &str = "turnjail-test-probe:1";
 pub fn install() -> TempDir {
     let directory = tempfile::Builder::new().prefix("turnjail-bin-").tempdir_in("/tmp").unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let turnjail = directory.path().join("turnjail");
+    fs::copy(env!("CARGO_BIN_EXE_turnjail"), &turnjail).unwrap();
+    fs::set_permissions(&turnjail, fs::Permissions::from_mode(0o755)).unwrap();
     let path = directory.path().join("turnjail-docker");
-    fs::copy(env!("CARGO_BIN_EXE_turnjail"), &path).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("turnjail", &path).unwrap();
     PROGRAM.set(path).unwrap();
     directory
 }
@@ -85,7 +87,12 @@ impl Account {
 
     /// The command with next to no environment, as drivers start it.
     pub fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
-        let mut command = Command::new(program());
+        self.command_of(program(), arguments)
+    }
+
+    /// The same of another program.
+    pub fn command_of(&self, program: &Path, arguments: &[impl AsRef<str>]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments.iter().map(AsRef::as_ref))
             .env_clear()

@@ -6,6 +6,7 @@ mod demands;
 mod ending;
 mod images;
 mod sequence;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
         Test::new("a_killed_command_leaves_nothing", ending::killed),
         Test::new("a_name_is_used_once_at_a_time", ending::names),
         Test::new("images_are_loaded_listed_and_saved", images::round),
+        Test::new("a_turn_of_the_command_line_runs_in_it", turns::by_itself),
+        Test::with("a_turn_of_the_command_line_runs_in_docker", &[Fact::Docker], turns::by_docker),
         Test::with("a_saved_worker_runs_in_docker", &[Fact::Jail, Fact::Docker], images::to_docker),
     ])
 }
