@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead, AsyncWriteExt as _};
 use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
@@ -29,6 +29,8 @@ pub(crate) struct Finished {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub cancelled: bool,
+    /// The worker wrote more than is read, and its client was killed for it.
+    pub over: bool,
 }
 
 /// What the engine remembers of a container.
@@ -73,7 +75,7 @@ pub(crate) async fn attend(
             }
         };
         let read = async {
-            tokio::try_join!(bounded(stdout, STDOUT_BYTES), bounded(stderr, STDERR_BYTES))
+            tokio::try_join!(within(stdout, STDOUT_BYTES), within(stderr, STDERR_BYTES))
         };
         // The end of both outputs is the end of the client, whether or not it has read everything.
         tokio::pin!(feed, read);
@@ -88,8 +90,13 @@ pub(crate) async fn attend(
         streams = streams => Some(streams),
     };
     let cancelled = streams.is_none();
-    let (stdout, stderr) = streams.transpose()?.unwrap_or_default();
-    if cancelled || is_over(&stdout, &stderr) {
+    let (stdout, stderr, over) = match streams {
+        None => (Vec::new(), Vec::new(), false),
+        Some(Ok((stdout, stderr))) => (stdout, stderr, false),
+        Some(Err(error)) if error.kind() == TOO_MUCH => (Vec::new(), Vec::new(), true),
+        Some(Err(error)) => return Err(error),
+    };
+    if cancelled || over {
         child.start_kill()?;
     }
     let status = tokio::select! {
@@ -98,21 +105,26 @@ pub(crate) async fn attend(
         () = cancel.cancelled() => {
             child.start_kill()?;
             let status = child.wait().await?;
-            return Ok(Finished { status, stdout, stderr, cancelled: true });
+            return Ok(Finished { status, stdout, stderr, cancelled: true, over });
         }
     };
-    Ok(Finished { status, stdout, stderr, cancelled })
+    Ok(Finished { status, stdout, stderr, cancelled, over })
 }
 
-fn is_over(stdout: &[u8], stderr: &[u8]) -> bool {
-    stdout.len() > STDOUT_BYTES || stderr.len() > STDERR_BYTES
+/// What a stream with more than is read ends with.
+const TOO_MUCH: io::ErrorKind = io::ErrorKind::FileTooLarge;
+
+/// All of a stream, or an error as soon as there is more than `limit`.
+async fn within(stream: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
+    let bytes = bounded(stream, limit).await?;
+    if bytes.len() > limit { Err(TOO_MUCH.into()) } else { Ok(bytes) }
 }
 
 impl Finished {
     /// Whether only the engine's history tells what happened.
     pub fn needs_history(&self) -> bool {
         let telling = [ENGINE_FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGKILL];
-        !self.cancelled && self.status.code().is_some_and(|code| telling.contains(&code))
+        !self.cancelled && !self.over && self.status.code().is_some_and(|code| telling.contains(&code))
     }
 
     /// How it came out, given what the engine remembers, if it remembers anything.
@@ -122,7 +134,7 @@ impl Finished {
         if self.cancelled {
             return verdict(ExitReason::Cancelled, "the worker was stopped".to_owned());
         }
-        if is_over(&self.stdout, &self.stderr) {
+        if self.over {
             let cause = format!(
                 "the worker wrote more than {STDOUT_BYTES} bytes of output or {STDERR_BYTES} of errors"
             );
@@ -176,7 +188,7 @@ mod tests {
 
     fn finished(code: i32) -> Finished {
         let status = ExitStatus::from_raw(code << 8);
-        Finished { status, stdout: Vec::new(), stderr: Vec::new(), cancelled: false }
+        Finished { status, stdout: Vec::new(), stderr: Vec::new(), cancelled: false, over: false }
     }
 
     fn reason(outcome: &Outcome) -> Option<ExitReason> {
@@ -219,7 +231,7 @@ mod tests {
     fn what_the_host_did_comes_before_the_code() {
         let cancelled = Finished { cancelled: true, ..finished(0) };
         assert_eq!(reason(&cancelled.judge(None)), Some(ExitReason::Cancelled));
-        let over = Finished { stdout: vec![0; STDOUT_BYTES + 1], ..finished(0) };
+        let over = Finished { over: true, ..finished(0) };
         assert_eq!(reason(&over.judge(None)), Some(ExitReason::Output));
         let killed = Finished { status: ExitStatus::from_raw(9), ..finished(0) };
         assert_eq!(reason(&killed.judge(None)), Some(ExitReason::Host));

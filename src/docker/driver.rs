@@ -101,15 +101,14 @@ impl DockerDriver {
             Kind::Docker | Kind::Turnjail => "{{.Action}}",
             Kind::Podman | Kind::RootlessPodman => "{{.Status}}",
         };
-        // A second to either side: the engine's clock is this one, but events are told in whole ones.
-        let since = seconds(since).saturating_sub(1);
-        let until = seconds(SystemTime::now()) + 1;
+        // The engine's clock is this one; a time to come would be waited for.
+        let (since, until) = (stamp(since), stamp(SystemTime::now()));
         let arguments = [
             "events",
             "--since",
-            &since.to_string(),
+            &since,
             "--until",
-            &until.to_string(),
+            &until,
             "--filter",
             &format!("container={name}"),
             "--format",
@@ -256,8 +255,10 @@ fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+/// Seconds and nanoseconds since 1970, as engines read a time.
+fn stamp(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}.{:09}", since.as_secs(), since.subsec_nanos())
 }
 
 #[cfg(test)]
