@@ -318,12 +318,17 @@ impl Connection {
             Response::Started { id, prepared } => {
                 let mut fds = fds.into_iter();
                 let process = fds.next().map(Process);
+                let killed = process.is_some();
                 let (Some(process), Some(status)) = (process, fds.next()) else {
                     // Cut off where this process has no room for them. What came is killed by its drop.
                     let errno = rustix::io::Errno::MFILE.raw_os_error();
                     let failure = Failure { step: Step::StatusPipe, index: 0, errno };
                     if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
                         let _ = waiting.send(Err(failure));
+                    }
+                    // One that nobody can kill must not run on: the warden takes it along.
+                    if !killed {
+                        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
                     }
                     return;
                 };

@@ -188,6 +188,37 @@ pub fn host_dies() {
     }
 }
 
+/// Whoever dies first, nobody is left to clean up but the kernel.
+pub fn host_and_warden_die() {
+    let home = private_dir();
+    for warden_first in [false, true] {
+        let mut host = as_host("sleep", home.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a host");
+        let mut word = String::new();
+        let stdout = host.stdout.take().expect("its output");
+        BufReader::new(stdout).read_line(&mut word).expect("a word");
+        let word = word.trim().to_owned();
+        wait_until("the sleeper runs", || !processes(&word).is_empty());
+        let warden = Pid::from_raw(parent(processes(&word)[0]));
+        let keeper = parent(warden.as_raw());
+        if warden_first {
+            kill(warden, Signal::SIGKILL).expect("killed");
+            host.kill().expect("killed");
+        } else {
+            host.kill().expect("killed");
+            let _ = kill(warden, Signal::SIGKILL);
+        }
+        host.wait().expect("reaped");
+        let there = |pid: i32| fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+        wait_until("no jail, no warden and no keeper is left", || {
+            processes(&word).is_empty() && !there(warden.as_raw()) && !there(keeper)
+        });
+    }
+}
+
 /// Open descriptors of this process.
 pub fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("/proc/self/fd").count()

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Test::new("a_dropped_run_leaves_nothing", lifecycle::dropped),
         Test::new("a_dead_warden_fails_its_runs_and_takes_its_jails_along", lifecycle::warden_dies),
         Test::new("a_killed_host_leaves_no_process", lifecycle::host_dies),
+        Test::new("a_killed_host_and_warden_leave_no_process", lifecycle::host_and_warden_die),
         Test::new("many_jails_leak_nothing", lifecycle::many),
         Test::new("jails_at_once_all_end", lifecycle::at_once),
         Test::with(

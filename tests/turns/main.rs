@@ -3,6 +3,7 @@
 mod conversation;
 mod crowd;
 mod demands;
+mod restart;
 mod skills;
 mod stage;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Test::new("a_host_call_ends_with_its_turn", conversation::host_call),
         Test::new("the_receipt_tells_each_call_and_its_cost", conversation::receipt),
         Test::new("a_failing_model_is_the_workers_failure", conversation::failing_model),
+        Test::new("a_dead_warden_fails_its_turns_and_no_other", restart::after_death),
         Test::new("skills_are_read_in_pages_that_no_worker_cuts", skills::pages),
         Test::new("two_hundred_channels_in_twenty_guilds", crowd::guilds),
     ])

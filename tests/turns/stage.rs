@@ -16,6 +16,7 @@ pub struct Stage {
     directory: TempDir,
     pub model: Model,
     pub runtime: SandboxRuntime,
+    pub driver: Arc<JailDriver>,
 }
 
 impl Stage {
@@ -33,9 +34,11 @@ impl Stage {
         let options = options(SandboxOptions::new(BUILTIN, run, work, settings));
         let store = directory.path().join("images");
         let driver = JailDriver::start(JailOptions::new(store)).await.expect("a driver");
-        let runtime = SandboxRuntime::new(options, Arc::new(driver)).await.expect("a runtime");
+        let driver = Arc::new(driver);
+        let ours = Arc::clone(&driver);
+        let runtime = SandboxRuntime::new(options, ours).await.expect("a runtime");
         runtime.verify_image().await.expect("the built-in image");
-        Self { directory, model, runtime }
+        Self { directory, model, runtime, driver }
     }
 
     pub fn path(&self) -> &Path {

@@ -1,9 +1,12 @@
 //! The straight line from clone to exec.
 //!
-//! This runs in the child of the single-threaded warden. Its contract: no formatting, no locks, no
-//! logging, no panic, and it never returns. Nothing is allocated but the two arrays of pointers for
-//! execve. Everything else was opened and built before ([`crate::prepare`]). A failure goes to the host
-//! as a fixed record on the status pipe; the end of that pipe without one means that the program runs.
+//! This runs in the child of the single-threaded warden. Its contract: no logging, no panic, and it never
+//! returns. It opens nothing by a path of the plan that was not opened and compared before
+//! ([`crate::prepare`]), but where the kernel has no detached mounts ([`crate::classic`]). With one thread
+//! no lock of the allocator can be held by somebody who was not copied, so it may allocate; it does so for
+//! the arrays of execve, for a plan that comes later, and where older calls stand in for newer ones. A
+//! failure goes to the host as a fixed record on the status pipe; the end of that pipe without one means
+//! that the program runs.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};

@@ -271,12 +271,19 @@ impl<'a> Warden<'a> {
         };
         let fds = stdio.iter().chain(trees.iter().map(|tree| &tree.tree));
         let fds: Vec<RawFd> = fds.map(AsRawFd::as_raw_fd).collect();
-        if parked.hand_over(&self.buffer[..length], &fds).is_err() && !in_any_case {
-            return Ok(None);
+        match parked.hand_over(&self.buffer[..length], &fds) {
+            Ok(()) => {}
+            Err(Errno::EPIPE | Errno::ECONNRESET) if in_any_case => {}
+            // It ends when its socket is let go.
+            Err(_) => return Ok(None),
         }
         let Some(pidfd) = self.jails.remove(&parked.number) else { return Ok(None) };
         let mut event = EpollEvent::new(EpollFlags::EPOLLIN, plan.id);
-        self.epoll.modify(&pidfd, &mut event).map_err(failure(Step::Plan))?;
+        if let Err(errno) = self.epoll.modify(&pidfd, &mut event) {
+            let _ = self.epoll.delete(&pidfd);
+            end(&pidfd);
+            return Err(failure(Step::Plan)(errno));
+        }
         Ok(Some(Made { pidfd, status: parked.status, prepared: true }))
     }
 
@@ -300,9 +307,13 @@ impl<'a> Warden<'a> {
         }
     }
 
+    /// Has the loop told when a jail ends. One that cannot be watched is ended here.
     fn watch(&self, pidfd: &OwnedFd, number: u64) -> Result<(), Failure> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
-        self.epoll.add(pidfd, event).map_err(failure(Step::JailNamespaces))
+        self.epoll.add(pidfd, event).map_err(|errno| {
+            end(pidfd);
+            failure(Step::JailNamespaces)(errno)
+        })
     }
 
     /// Reaps a jail's first process, whose end means that the kernel has ended all others of its pid
@@ -350,6 +361,12 @@ fn clone_into(cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned, bool)> {
         Err(Errno::ENOSYS | Errno::E2BIG | Errno::EINVAL) => Ok((sys::clone3(OTHERS, None)?, true)),
         cloned => Ok((cloned?, false)),
     }
+}
+
+/// Ends a jail that the host is not going to hear of.
+fn end(pidfd: &OwnedFd) {
+    let _ = sys::kill(pidfd.as_fd());
+    while let Err(Errno::EINTR) = sys::reap(pidfd.as_fd()) {}
 }
 
 /// Two connected ends for plans to be handed over.

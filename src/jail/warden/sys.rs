@@ -5,17 +5,23 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use libc::{c_char, c_int, c_long, c_uint, c_ulong};
-use std::sync::atomic::{AtomicI32, Ordering};
-
 use nix::errno::Errno;
 
 use crate::seccomp::Instruction;
 
 mod attempt;
+mod descriptors;
 mod init;
+mod landlock;
+mod presence;
 
 pub use attempt::attempt;
+pub use descriptors::{bound_descriptors, close_from, has_close_range};
 pub use init::{block_signals, fork, next_signal, reap_any, send};
+pub use landlock::{
+    RulesetAttributes, landlock_abi, landlock_create, landlock_enforce, landlock_grant,
+};
+pub use presence::{has_clone3, has_move_mount, has_openat2};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -192,78 +198,6 @@ pub fn attach_tree(tree: BorrowedFd, target: &CStr) -> Result<()> {
     check(result).map(drop)
 }
 
-/// close_range(2) from `first` to the last.
-pub fn close_from(first: RawFd) -> Result<()> {
-    // SAFETY: closing descriptors touches no memory; what owns them is never used again by the caller,
-    // which is about to exec or has just been executed.
-    match check(unsafe { libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, 0) }) {
-        Err(Errno::ENOSYS | Errno::EPERM) => {
-            for number in first..DESCRIPTORS.load(Ordering::Relaxed) {
-                // SAFETY: as above. Most of these numbers are not open, which is no error here.
-                unsafe { libc::close(number) };
-            }
-            Ok(())
-        }
-        other => other.map(drop),
-    }
-}
-
-/// No descriptor of this process or of its children has this number or a higher one.
-static DESCRIPTORS: AtomicI32 = AtomicI32::new(RawFd::MAX);
-
-/// How many descriptors a warden may hold that has to close them one by one.
-const FEW: libc::rlim_t = 2048;
-
-/// Without close_range(2): closes every descriptor from `first` on, by the list in /proc, and bounds the
-/// numbers that new ones get, so that children need not try all there could be.
-pub fn bound_descriptors(first: RawFd) -> Result<()> {
-    let list = std::fs::read_dir("/proc/self/fd").map_err(|_| Errno::ENOSYS)?;
-    let numbers: Vec<RawFd> =
-        list.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for number in numbers.into_iter().filter(|&number| number >= first) {
-        // SAFETY: touches no memory; nothing in this freshly executed program owns them. That of the list
-        // is closed already.
-        unsafe { libc::close(number) };
-    }
-    let (_, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
-    let bound = hard.min(FEW);
-    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, bound, hard)?;
-    DESCRIPTORS.store(bound as RawFd, Ordering::Relaxed);
-    Ok(())
-}
-
-/// Whether there is close_range(2). Closes nothing.
-pub fn has_close_range() -> bool {
-    // SAFETY: touches no memory, and no descriptor has the highest number.
-    let result =
-        unsafe { libc::syscall(libc::SYS_close_range, c_uint::MAX, c_uint::MAX, 0 as c_uint) };
-    check(result).is_ok()
-}
-
-/// Whether there is clone3(2): it refuses an argument of no size before it looks at anything else.
-pub fn has_clone3() -> bool {
-    let none = std::ptr::null::<libc::clone_args>();
-    // SAFETY: with a size of 0 the kernel reads no memory and clones nothing.
-    check(unsafe { libc::syscall(libc::SYS_clone3, none, 0) }) == Err(Errno::EINVAL)
-}
-
-/// Whether there is openat2(2): it refuses an argument of no size as well.
-pub fn has_openat2() -> bool {
-    let none = std::ptr::null::<libc::open_how>();
-    // SAFETY: the path is a valid C string; with a size of 0 the kernel reads no more memory.
-    let result = unsafe { libc::syscall(libc::SYS_openat2, -1, c"".as_ptr(), none, 0) };
-    check(result) == Err(Errno::EINVAL)
-}
-
-/// Whether there is move_mount(2): it refuses descriptors that are none.
-pub fn has_move_mount() -> bool {
-    const BOTH_EMPTY: c_uint = 0x44;
-    let empty = c"".as_ptr();
-    // SAFETY: both paths are valid C strings.
-    let result = unsafe { libc::syscall(libc::SYS_move_mount, -1, empty, -1, empty, BOTH_EMPTY) };
-    check(result) == Err(Errno::EBADF)
-}
-
 /// dup3(2) onto a fixed number that this process does not use otherwise.
 pub fn duplicate_to(from: RawFd, to: RawFd, flags: c_int) -> Result<()> {
     // Raw: without flags a C library may make another call of it, which a filter does not expect.
@@ -389,56 +323,6 @@ pub fn raise_nice(value: c_int) -> Result<()> {
     let value = value.max(20 - priority);
     // SAFETY: takes integers only. The raw call's first argument is PRIO_PROCESS, 0.
     check(unsafe { libc::syscall(libc::SYS_setpriority, 0, 0, value) }).map(drop)
-}
-
-/// The highest landlock ABI of this kernel; 0 when it has none or it is switched off.
-pub fn landlock_abi() -> u32 {
-    const VERSION: c_uint = 1;
-    let none = std::ptr::null::<u8>();
-    // SAFETY: with the version flag the kernel reads no memory.
-    let abi = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0, VERSION) };
-    u32::try_from(abi).unwrap_or(0)
-}
-
-/// The attributes of landlock_create_ruleset(2) as of ABI 6.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RulesetAttributes {
-    /// Rights on files that are denied unless a rule grants them.
-    pub fs: u64,
-    /// Rights on the network.
-    pub net: u64,
-    /// Scopes that are closed.
-    pub scoped: u64,
-}
-
-/// landlock_create_ruleset(2). `bytes` is how much of the attributes the ABI knows.
-pub fn landlock_create(attributes: &RulesetAttributes, bytes: usize) -> Result<OwnedFd> {
-    debug_assert!(bytes <= size_of::<RulesetAttributes>());
-    let attributes = std::ptr::from_ref(attributes);
-    // SAFETY: the pointer is to a live value at least `bytes` long.
-    new_fd(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes, bytes, 0) })
-}
-
-/// landlock_add_rule(2): grants `rights` beneath `path` (a directory) or on it (a file).
-pub fn landlock_grant(ruleset: BorrowedFd, path: BorrowedFd, rights: u64) -> Result<()> {
-    #[repr(C, packed)]
-    struct PathBeneath {
-        rights: u64,
-        parent: c_int,
-    }
-    const PATH_BENEATH: c_uint = 1;
-    let rule = PathBeneath { rights, parent: path.as_raw_fd() };
-    let (number, ruleset) = (libc::SYS_landlock_add_rule, ruleset.as_raw_fd());
-    // SAFETY: `rule` has the layout of landlock_path_beneath_attr (packed) and lives across the call.
-    check(unsafe { libc::syscall(number, ruleset, PATH_BENEATH, &raw const rule, 0) }).map(drop)
-}
-
-/// landlock_restrict_self(2).
-pub fn landlock_enforce(ruleset: BorrowedFd) -> Result<()> {
-    // SAFETY: touches no memory.
-    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
-        .map(drop)
 }
 
 /// seccomp(2): installs a filter program on this, the only, thread.
