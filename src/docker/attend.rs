@@ -74,9 +74,8 @@ pub(crate) async fn attend(
                 let _ = stdin.write_all(turn).await;
             }
         };
-        let read = async {
-            tokio::try_join!(within(stdout, STDOUT_BYTES), within(stderr, STDERR_BYTES))
-        };
+        let read =
+            async { tokio::try_join!(within(stdout, STDOUT_BYTES), within(stderr, STDERR_BYTES)) };
         // The end of both outputs is the end of the client, whether or not it has read everything.
         tokio::pin!(feed, read);
         tokio::select! {
@@ -124,7 +123,9 @@ impl Finished {
     /// Whether only the engine's history tells what happened.
     pub fn needs_history(&self) -> bool {
         let telling = [ENGINE_FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGKILL];
-        !self.cancelled && !self.over && self.status.code().is_some_and(|code| telling.contains(&code))
+        !self.cancelled
+            && !self.over
+            && self.status.code().is_some_and(|code| telling.contains(&code))
     }
 
     /// How it came out, given what the engine remembers, if it remembers anything.

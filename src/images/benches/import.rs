@@ -12,7 +12,7 @@ use serde_json::json;
 use turnjail_images::{Digest, ImageStore, ImportOptions, Source};
 
 const MIB: usize = 1024 * 1024;
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 5;
 /// Files and bytes of each of a layer's three kinds: sources, libraries, and a few large ones.
 const KINDS: [(usize, usize); 3] = [(2000, 8 * 1024), (150, 128 * 1024), (4, 8 * MIB)];
 
@@ -42,7 +42,6 @@ fn measure(dir: &Path, gzip: bool) {
         .collect();
     let archive = dir.join("image.tar");
     fs::write(&archive, saved(&tars, &layers)).expect("written");
-    Command::new("sync").status().expect("sync");
     let mut times: [Vec<Duration>; 3] = Default::default();
     for _ in 0..ROUNDS {
         times[0].push(tar(dir, &paths, gzip, false));
@@ -81,7 +80,6 @@ fn tar(dir: &Path, layers: &[PathBuf], gzip: bool, sync: bool) -> Duration {
     }
     let time = start.elapsed();
     fs::remove_dir_all(&root).expect("removed");
-    Command::new("sync").status().expect("sync");
     time
 }
 
@@ -95,7 +93,6 @@ fn import(dir: &Path, archive: &Path) -> Duration {
     let time = start.elapsed();
     drop(imported);
     fs::remove_dir_all(&place).expect("removed");
-    Command::new("sync").status().expect("sync");
     time
 }
 

@@ -76,8 +76,11 @@ pub fn told(imported: &Imported, json: bool) -> Result<ExitCode, CliError> {
         }));
     }
     let size = bytes(image.size);
-    let mut text =
-        format!("{}\n{}, {} layers, {size}", imported.name, image.digest, imported.layers);
+    let layers = match imported.layers {
+        1 => "1 layer".to_owned(),
+        layers => format!("{layers} layers"),
+    };
+    let mut text = format!("{}\n{}, {layers}, {size}", imported.name, image.digest);
     let left_out = [
         (skipped.devices, "devices"),
         (skipped.fifos, "pipes"),

@@ -1,15 +1,10 @@
 //! `turnjail turn` with the Docker driver in its configuration.
 
 use serde_json::Value;
+use turnjail_tests::model::{Answer, Model, last_message};
 use turnjail_tests::{archive, engine};
 
 use crate::account::{Account, Run, program};
-
-#[allow(dead_code, reason = "shared with another test program")]
-#[path = "../../../../tests/turns/model.rs"]
-mod model;
-
-use model::{Answer, Model, last_message};
 
 /// One turn by a configuration that ends with `docker`.
 fn turn(docker: &str) -> Run {
