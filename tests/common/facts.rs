@@ -21,7 +21,7 @@ pub enum Fact {
     Unshare,
     /// A cgroup (v2) for jails: of the service's own, or made by the systemd user manager.
     Cgroup,
-    /// Jails can be prepared ahead: the kernel has detached mounts.
+    /// Jails can be prepared ahead: the kernel has detached mounts, and none is born in a cgroup.
     Pool,
     /// The program strace, and leave to trace one's own children.
     Strace,
@@ -82,8 +82,12 @@ impl Fact {
             Self::Cgroup => jails::no_cgroup(),
             Self::Pool => match jail() {
                 Err(why) => Some(why.clone()),
-                Ok(facts) if facts.mechanisms.detached_mounts => None,
-                Ok(_) => Some("the kernel has no detached mounts".to_owned()),
+                Ok(facts) if !facts.mechanisms.detached_mounts => {
+                    Some("the kernel has no detached mounts".to_owned())
+                }
+                Ok(_) => jails::no_cgroup()
+                    .is_none()
+                    .then(|| "jails with a cgroup of their own are not prepared ahead".to_owned()),
             },
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),

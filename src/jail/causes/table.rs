@@ -156,7 +156,7 @@ causes! {
     // What a jail is closed with.
     OLD_KERNEL = "old-kernel" Failed(EVERY_TURN):
         "this kernel is too old, or a filter hides its newer calls"
-        => Always, "use Linux 5.12 or newer; in a container: {nest}";
+        => Always, "use Linux 5.10 or newer; in a container: {nest}";
     LANDLOCK_FAILED = "landlock-failed" Failed(EVERY_TURN):
         "the kernel has landlock and refuses the ruleset, or 16 rulesets lie around turnjail already"
         => Always, "start turnjail outside of other landlock sandboxes; else report this with the output of turnjail doctor";
