@@ -328,7 +328,8 @@ fn tell_limits(limiter: &Limiter) {
     let limits = limiter.describe();
     match limiter.undelegated() {
         None => tracing::info!(limits, "limits are those of whole jails"),
-        Some(why) => tracing::warn!(
+        // No warning: it is so on most hosts, doctor has the remedy, and every receipt says it again.
+        Some(why) => tracing::info!(
             why = why.why,
             remedy = why.remedy,
             "no cgroup: limits are those of single processes, and CPU shares are not limited"

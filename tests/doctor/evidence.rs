@@ -211,7 +211,7 @@ fn mounts_that_are_refused() {
     host.means(Step::PivotRoot, libc::EINVAL, "pivot-root", "switch_root");
     host.means(Step::Propagation, libc::EINVAL, "chroot", "outside the chroot");
     host.means(Step::Propagation, libc::EPERM, "outer-sandbox", "mount");
-    host.means(Step::TreeFlags, libc::ENOSYS, "old-kernel", "5.12");
+    host.means(Step::TreeFlags, libc::ENOSYS, "old-kernel", "5.10");
     host.means(Step::TreeFlags, libc::EPERM, "mount-denied", "outside of other sandboxes");
     host.means(Step::UidMap, libc::EROFS, "proc-read-only", "writable /proc");
     host.means(Step::UidMap, libc::ENOENT, "no-proc", "mount -t proc");
