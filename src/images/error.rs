@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{BUILTIN, Digest};
+use crate::{BUILTIN, Digest, ImageLimits};
 
 /// What can be wrong with an image or the store: one sentence naming the object; the remedy apart.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +124,10 @@ impl ImageError {
                 "run `turnjail image pull {reference}` or `turnjail image import FILE {reference}`, or set \
                  image = {BUILTIN:?}, the worker built into turnjail"
             ),
+            Self::Reference { what, .. } if what.starts_with("is the name of") => {
+                "choose another name, or remove the image that has it: `turnjail image remove`"
+                    .to_owned()
+            }
             Self::Reference { .. } => {
                 "write name[:tag][@sha256:...], for example busybox:1.36".to_owned()
             }
@@ -165,6 +169,11 @@ impl ImageError {
 
     pub(crate) fn refused(object: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Refused { object: object.into(), what: what.into() }
+    }
+
+    pub(crate) fn layer_limit(object: impl Into<String>, limits: &ImageLimits) -> Self {
+        let limit = format!("{} bytes in a layer", limits.layer_bytes);
+        Self::Limit { object: object.into(), limit, setting: "max_layer_mb" }
     }
 
     pub(crate) fn mismatch(object: impl Into<String>, expected: &Digest, found: &Digest) -> Self {

@@ -34,14 +34,16 @@ impl ImageStore {
     pub fn list(&self) -> Result<Vec<Listed>, ImageError> {
         let mut list = vec![self.listed_builtin()?];
         for named in &self.index()?.0 {
-            let (_, configuration) = self.documents(named)?;
-            let config = ImageConfig::of(&configuration).unwrap_or_default();
+            // A damaged image is listed like one that says nothing of itself; `verify` tells the damage.
+            let configuration = self.documents(named).ok().map(|(_, configuration)| configuration);
+            let config = configuration.as_ref().and_then(|found| ImageConfig::of(found).ok());
+            let config = config.unwrap_or_default();
             list.push(Listed {
                 reference: named.reference.clone(),
                 digest: named.digest.clone(),
                 size: named.size,
                 protocol: config.protocol(),
-                created: configuration.created().clone(),
+                created: configuration.and_then(|found| found.created().clone()),
                 builtin: false,
                 in_use: self.in_use(&named.digest)?,
             });

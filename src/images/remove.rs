@@ -8,7 +8,16 @@ use std::path::Path;
 use crate::ImageError;
 
 /// Removes a tree. A link that stands at `root` is removed itself.
+///
+/// What somebody else has removed meanwhile is as good as removed here.
 pub(crate) fn tree(root: &Path) -> Result<(), ImageError> {
+    match remove(root) {
+        Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn remove(root: &Path) -> Result<(), ImageError> {
     let found = fs::symlink_metadata(root).map_err(ImageError::io("remove", root))?;
     if !found.is_dir() {
         return fs::remove_file(root).map_err(ImageError::io("remove", root));

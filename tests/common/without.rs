@@ -57,14 +57,12 @@ fn filter(calls: &[(u32, Errno)]) -> Vec<Instruction> {
 /// When one of them fails, or none is run.
 pub fn again(calls: &str, left_out: &[&str]) {
     let program = std::env::current_exe().expect("this program");
-    // This process is root no more.
-    let words = std::env::var("TURNJAIL_REQUIRE").unwrap_or_default();
-    let words: Vec<&str> = words.split(',').filter(|word| word.trim() != "root").collect();
+    // Jails must be made. What else a filter takes, or this process is no more, is not required again.
     let output = std::process::Command::new(program)
         .arg(crate::DIRECT)
         .args(left_out.iter().chain([&PREFIX]).flat_map(|name| ["--skip", name]))
         .env(VARIABLE, calls)
-        .env("TURNJAIL_REQUIRE", words.join(","))
+        .env("TURNJAIL_REQUIRE", "jail")
         .output()
         .expect("it is started again");
     let text = String::from_utf8_lossy(&output.stdout);

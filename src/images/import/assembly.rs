@@ -45,9 +45,12 @@ impl Assembly<'_> {
         self.parts.join(digest.hex())
     }
 
-    /// Takes a part from the store, where it has one: it need not come again.
+    /// Takes a part from the store, where it has one: it need not come again. One that is damaged there is
+    /// not taken.
     pub fn reuse(&self, digest: &Digest) -> bool {
-        fs::hard_link(self.store.dirs.blob(digest), self.part(digest)).is_ok()
+        let blob = fs::File::open(self.store.dirs.blob(digest));
+        let whole = blob.and_then(Digest::of_reader).is_ok_and(|(found, _)| found == *digest);
+        whole && fs::hard_link(self.store.dirs.blob(digest), self.part(digest)).is_ok()
     }
 
     /// Imports the image with this manifest. Configuration and layers must be there as parts.
@@ -92,17 +95,25 @@ pub fn parts_of(
         return Err(ImageError::Limit { object, limit, setting: "max_layers" });
     }
     let descriptors = [manifest.config()].into_iter().chain(manifest.layers());
-    let needed = descriptors.map(|descriptor| {
+    let limits = &options.limits;
+    let mut total = 0_u64;
+    let needed = descriptors.enumerate().map(|(number, descriptor)| {
         let refuse = |what| ImageError::refused(object, format!("something in it {what}"));
         let digest = descriptor.digest().to_string().parse().map_err(refuse)?;
         let size = descriptor.size();
-        if size > options.limits.layer_bytes {
-            let limit = format!("{} bytes in a layer", options.limits.layer_bytes);
-            return Err(ImageError::Limit {
-                object: object.to_owned(),
-                limit,
-                setting: "max_layer_mb",
-            });
+        if number == 0 && size > limits.metadata_bytes {
+            let limit = format!("{} bytes in its configuration", limits.metadata_bytes);
+            let object = object.to_owned();
+            return Err(ImageError::Limit { object, limit, setting: "max_metadata_kb" });
+        }
+        if size > limits.layer_bytes {
+            return Err(ImageError::layer_limit(object, limits));
+        }
+        total = total.saturating_add(size);
+        if total > limits.total_bytes {
+            let limit = format!("{} bytes in all", limits.total_bytes);
+            let object = object.to_owned();
+            return Err(ImageError::Limit { object, limit, setting: "max_total_mb" });
         }
         Ok(Needed { digest, size })
     });

@@ -22,6 +22,8 @@ const DEPTH: usize = 3;
 const NAME_BYTES: usize = 256;
 /// More contents of interest than any image has.
 const MEMBERS: usize = 10_000;
+/// What says what an archive is.
+const DESCRIPTIONS: [&[u8]; 3] = [b"oci-layout", b"index.json", b"manifest.json"];
 /// How often a link of an archive leads to a link.
 const LINKS: usize = 4;
 
@@ -34,8 +36,18 @@ pub(crate) struct Container {
 
 #[derive(Debug)]
 enum ContainerKind {
-    Directory { root: OwnedFd, owned: Option<PathBuf> },
-    Archive { file: File, size: u64, owned: Option<PathBuf>, members: HashMap<Name, Member> },
+    Directory {
+        root: OwnedFd,
+        owned: Option<PathBuf>,
+    },
+    Archive {
+        file: File,
+        size: u64,
+        owned: Option<PathBuf>,
+        members: HashMap<Name, Member>,
+        /// There was more of interest than is remembered.
+        crowded: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -123,6 +135,7 @@ impl Container {
         limits: &ImageLimits,
     ) -> Result<Self, ImageError> {
         let mut members = HashMap::new();
+        let mut crowded = false;
         let mut from = &file;
         from.seek(SeekFrom::Start(0)).map_err(ImageError::io("read", Path::new(&shown)))?;
         let mut entries = 0;
@@ -146,12 +159,16 @@ impl Container {
                 let what = format!("it ends within its entry {}", entry.name);
                 return Err(ImageError::refused(&shown, what));
             }
-            if members.len() < MEMBERS && of_interest(&entry.name, &member) {
-                members.insert(entry.name, member);
+            if of_interest(&entry.name, &member) {
+                if members.len() < MEMBERS || DESCRIPTIONS.contains(&entry.name.bytes()) {
+                    members.insert(entry.name, member);
+                } else {
+                    crowded = true;
+                }
             }
             Ok(())
         })?;
-        Ok(Self { shown, kind: ContainerKind::Archive { file, size, owned, members } })
+        Ok(Self { shown, kind: ContainerKind::Archive { file, size, owned, members, crowded } })
     }
 
     /// Its name in messages.
@@ -233,10 +250,14 @@ impl Container {
                 let owned = owned.as_ref().map(|path| path.join(name));
                 Ok(Some(Content { file, position: 0, size: found.len(), owned }))
             }
-            ContainerKind::Archive { file, members, .. } => {
+            ContainerKind::Archive { file, members, crowded, .. } => {
                 let mut at = parsed;
                 for _ in 0..LINKS {
                     match members.get(&at) {
+                        None if *crowded && !DESCRIPTIONS.contains(&at.bytes()) => {
+                            let what = format!("it has more than {MEMBERS} parts");
+                            return Err(ImageError::refused(&self.shown, what));
+                        }
                         None => return Ok(None),
                         Some(Member::File { position, size }) => {
                             let (position, size) = (*position, *size);
@@ -307,14 +328,18 @@ impl Content {
     }
 }
 
+/// How contents end that a description of docker's names.
+const ENDINGS: [&[u8]; 5] = [b".json", b".tar", b".tar.gz", b".tgz", b".tar.zst"];
+
 /// Whether an image's description may name this content. Before it is known what an archive is, nothing
 /// else of it is remembered, however much it holds.
 fn of_interest(name: &Name, member: &Member) -> bool {
     let bytes = name.bytes();
-    let named = bytes == b"oci-layout"
-        || bytes.starts_with(b"blobs/")
-        || bytes.ends_with(b".json")
-        || bytes.ends_with(b".tar");
+    // Builders that write docker's archives without docker name layers and configurations by digests.
+    let named = DESCRIPTIONS.contains(&bytes)
+        || [&b"blobs/"[..], b"sha256:"].iter().any(|start| bytes.starts_with(start))
+        || ENDINGS.iter().any(|end| bytes.ends_with(end))
+        || bytes.len() >= 64 && bytes.iter().all(u8::is_ascii_hexdigit);
     let short = match member {
         Member::Link(target) => target.len() <= NAME_BYTES,
         Member::File { .. } => true,

@@ -113,6 +113,10 @@ impl<'a> Layers<'a> {
                 found: format!("{} bytes", content.size()),
             });
         }
+        // A packed layer is no larger than what it unpacks to, but for a few bytes.
+        if content.size() > self.limits.layer_bytes {
+            return Err(ImageError::layer_limit(object, &self.limits));
+        }
         // From here on everything is read from a copy that nobody else can change.
         let blob = self.blobs.join(format!("layer-{number}"));
         content.place(&blob, &object)?;
@@ -133,7 +137,13 @@ impl<'a> Layers<'a> {
         let (diff_id, compression) = applied?;
         let diff_id = diff_id.unwrap_or_else(|| digest.clone());
         let named = self.blobs.join(digest.hex());
-        fs::rename(&blob, &named).map_err(ImageError::io("name", &named))?;
+        // A layer that stands twice is there already, perhaps as the same file, which rename(2) would leave
+        // under both names.
+        if fs::symlink_metadata(&named).is_ok() {
+            fs::remove_file(&blob).map_err(ImageError::io("remove", &blob))?;
+        } else {
+            fs::rename(&blob, &named).map_err(ImageError::io("name", &named))?;
+        }
         self.done.push(Layer { digest, size, diff_id, compression });
         Ok(())
     }

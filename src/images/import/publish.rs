@@ -72,7 +72,7 @@ impl ImageStore {
         let mut index = Index::read(&self.dirs.store)?;
         let before = index.0.iter().find(|other| other.reference == named.reference);
         if options.keep_names && before.is_some_and(|before| before.digest != named.digest) {
-            let what = "is the name of another image; remove that one first".to_owned();
+            let what = "is the name of another image".to_owned();
             return Err(ImageError::Reference { text: named.reference.to_string(), what });
         }
         let blobs = Directories::made(self.dirs.blobs())?;

@@ -79,13 +79,11 @@ fn assert_clean(place: &Place) -> ImageStore {
 fn a47_a_process_killed_at_any_moment_leaves_a_clean_store() {
     let place = Place::new();
     let archives = [archive(&place, "a", "a"), archive(&place, "b", "b")];
-    let started = Instant::now();
     let mut whole = start(&place, &archives[0], "tool");
     let _out = begun(&mut whole);
     let begin = Instant::now();
     assert!(whole.wait().expect("ended").success());
-    let long = begin.elapsed();
-    assert!(started.elapsed() >= long);
+    let mut long = begin.elapsed();
     let mut killed = 0;
     for kill in 0..KILLS {
         // In turns, so that the name has another image to move to each time.
@@ -94,7 +92,12 @@ fn a47_a_process_killed_at_any_moment_leaves_a_clean_store() {
         let _out = begun(&mut child);
         std::thread::sleep(long * kill / KILLS);
         child.kill().expect("SIGKILL");
-        killed += u32::from(!child.wait().expect("ended").success());
+        if child.wait().expect("ended").success() {
+            // The first import of a cold machine takes longer than the others.
+            long = long * 3 / 4;
+        } else {
+            killed += 1;
+        }
         let store = assert_clean(&place);
         let image = store.resolve("tool").expect("the name always means a whole image");
         assert!(image.rootfs.join("last").exists() && !image.rootfs.join("0").exists());

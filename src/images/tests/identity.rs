@@ -169,6 +169,24 @@ fn a_layer_that_stands_twice_in_an_old_docker_archive_is_a_link_within_it() {
     assert_eq!(import(&Place::new(), &archive.build()).expect("imported").layers, 2);
 }
 
+/// As builders write docker's archives that are not docker: compressed layers and a configuration named by
+/// their digests.
+#[test]
+fn an_archive_of_a_builder_without_docker_is_read() {
+    let layers = [Layer::new().file("a", 0o644, b"a"), Layer::new().file("b", 0o644, b"b")];
+    let built = Built::new(&ImageConfig::default(), &layers, Packing::Gzip);
+    let config = format!("sha256:{}", Digest::of(&built.config).hex());
+    let first = format!("{}.tar.gz", Digest::of(&built.layers[0]).hex());
+    let second = Digest::of(&built.layers[1]).hex().to_owned();
+    let manifest = json!([{"Config": config, "RepoTags": ["tool:1"], "Layers": [first, second]}]);
+    let archive = Layer::new()
+        .file(&config, 0o644, &built.config)
+        .file(&first, 0o644, &built.layers[0])
+        .file(&second, 0o644, &built.layers[1])
+        .file("manifest.json", 0o644, manifest.to_string().as_bytes());
+    assert_eq!(import(&Place::new(), &archive.build()).expect("imported").layers, 2);
+}
+
 /// A layout whose index.json is `index`, with more documents.
 fn layout(index: &Value, documents: &[Vec<u8>]) -> Vec<u8> {
     let mut files = built().blobs();

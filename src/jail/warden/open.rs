@@ -133,10 +133,13 @@ fn kind(found: &FileStat) -> libc::mode_t {
     found.st_mode & libc::S_IFMT
 }
 
-/// The parts of a path, the last first.
+/// The parts of a path, the last first. A path that ends with a slash names a directory, which a last part
+/// `.` asks for as well.
 fn parts(path: &[u8]) -> Vec<CString> {
+    let directory = path.ends_with(b"/") || path.ends_with(b"/.");
     let parts = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && part != b".");
-    parts.rev().filter_map(|part| CString::new(part).ok()).collect()
+    let parts = parts.rev().filter_map(|part| CString::new(part).ok());
+    directory.then(|| c".".to_owned()).into_iter().chain(parts).collect()
 }
 
 #[cfg(test)]

@@ -34,7 +34,9 @@ fn main() {
     if missing && !required {
         println!("skipped: docker-registry is not installed (apt-get install docker-registry)");
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 9] = [
+        ("a_layer_that_stands_twice_leaves_a_clean_store", layer_twice),
+        ("a_damaged_part_of_the_store_is_not_taken_again", damaged_in_the_store),
         ("by tag and by digest", by_tag_and_by_digest),
         ("one platform of an index", one_platform_of_an_index),
         ("with a password", with_a_password),
@@ -369,6 +371,43 @@ fn parts_do_not_come_again() {
         Place::new().pull(&server.name("tool:1"), &server.registry()).is_err(),
         "and not there"
     );
+}
+
+fn layer_twice() {
+    let (server, place) = (Server::start(false), Place::new());
+    let mut built = Built::here("one");
+    let diff_id = Digest::of(&built.layer).to_string();
+    let mut config: Value = serde_json::from_slice(&built.config).expect("JSON");
+    config["rootfs"]["diff_ids"] = json!([diff_id, diff_id]);
+    built.config = config.to_string().into_bytes();
+    let layer = descriptor("application/vnd.oci.image.layer.v1.tar", &built.layer);
+    built.manifest = json!({
+        "schemaVersion": 2, "mediaType": MANIFEST,
+        "config": descriptor("application/vnd.oci.image.config.v1+json", &built.config),
+        "layers": [layer, layer],
+    })
+    .to_string()
+    .into_bytes();
+    built.push(&server, "1");
+    let imported = place.pull(&server.name("tool:1"), &server.registry()).expect("pulled");
+    assert_eq!(imported.layers, 2);
+    let differences = place.store.verify().expect("verified").differences;
+    assert!(differences.is_empty(), "{differences:?}");
+}
+
+fn damaged_in_the_store() {
+    let (server, place) = (Server::start(false), Place::new());
+    let built = Built::here("one");
+    built.push(&server, "1");
+    let pull = || place.pull(&server.name("tool:1"), &server.registry());
+    drop(pull().expect("pulled"));
+    let blob = place.dir.path().join("store/blobs/sha256").join(Digest::of(&built.layer).hex());
+    fs::remove_file(&blob).expect("removed");
+    fs::write(&blob, "something else").expect("written");
+    assert!(!place.store.verify().expect("verified").differences.is_empty(), "the control");
+    drop(pull().expect("pulled again"));
+    let differences = place.store.verify().expect("verified").differences;
+    assert!(differences.is_empty(), "{differences:?}");
 }
 
 fn limits_hold_before_anything_comes() {
