@@ -117,9 +117,22 @@ fn root_with_probe(root: &Path) {
     for name in ["broker", "channel", "dev", "proc", "tmp", "workspace"] {
         make_dir(&root.join(name));
     }
-    let program = root.join("worker");
-    fs::write(&program, PROBE).expect("the probe");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o555)).expect("chmod");
+    write_program(&root.join("worker"), PROBE);
+}
+
+/// Writes a program by a process of its own. A descriptor of ours that is open for writing would be in
+/// every process that another test starts at this moment, and for as long nobody could execute the program
+/// (ETXTBSY).
+fn write_program(path: &Path, bytes: &[u8]) {
+    use std::io::Write as _;
+    let mut writer = std::process::Command::new("sh")
+        .args(["-c", "cat >\"$0\" && chmod 0555 \"$0\""])
+        .arg(path)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    writer.stdin.take().expect("piped").write_all(bytes).expect("the program");
+    assert!(writer.wait().expect("ended").success(), "{} is not written", path.display());
 }
 
 /// Starts a warden; what it found out, or why no jail can be made here.
