@@ -63,7 +63,7 @@ pub fn remove(
     let mut lines = Vec::new();
     for reference in references {
         let removed = store.remove(reference, force).map_err(|error| failure::image(&error))?;
-        let digest = removed.deleted.as_ref().map(|digest| digest.as_str());
+        let digest = removed.deleted.as_ref().map(turnjail_images::Digest::as_str);
         rows.push(json!({ "untagged": removed.untagged.to_string(), "deleted": digest }));
         lines.push(format!("untagged: {}", removed.untagged));
         lines.extend(digest.map(|digest| format!("deleted: {digest}")));
