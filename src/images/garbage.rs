@@ -110,7 +110,9 @@ impl ImageStore {
     fn unreferenced_blobs(&self, index: &Index) -> Result<Vec<PathBuf>, ImageError> {
         let mut needed = HashSet::new();
         for named in &index.0 {
-            needed.extend(self.blobs_of(named)?.into_iter().map(|digest| digest.hex().to_owned()));
+            // Which blobs a damaged image needs is not known: until it is mended, none goes.
+            let Ok(blobs) = self.blobs_of(named) else { return Ok(Vec::new()) };
+            needed.extend(blobs.into_iter().map(|digest| digest.hex().to_owned()));
         }
         let unneeded = |path: &PathBuf| {
             path.file_name()

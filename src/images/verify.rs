@@ -1,11 +1,12 @@
 //! Verification: everything in the store is hashed again, and every root filesystem compared with its
 //! layers.
 
+use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use turnjail_protocol::MOUNT_POINTS;
 
@@ -41,6 +42,28 @@ pub struct Difference {
     pub what: String,
 }
 
+/// How far it is.
+struct Progress<'t> {
+    told: &'t dyn Fn(u64, u64),
+    read: Cell<u64>,
+    of: u64,
+}
+
+/// Tells what is read.
+struct Read<'p, 't> {
+    file: File,
+    progress: &'p Progress<'t>,
+}
+
+impl io::Read for Read<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.progress.read.set(self.progress.read.get() + read as u64);
+        (self.progress.told)(self.progress.read.get(), self.progress.of);
+        Ok(read)
+    }
+}
+
 /// More differences of one image than this say nothing new.
 const SHOWN: usize = 100;
 
@@ -49,8 +72,18 @@ impl ImageStore {
     ///
     /// Costs as much as importing everything again. Changes nothing.
     pub fn verify(&self) -> Result<Verified, ImageError> {
+        self.verify_telling(&|_, _| {})
+    }
+
+    /// The same, telling again and again how many bytes of how many have been read.
+    pub fn verify_telling(&self, told: &dyn Fn(u64, u64)) -> Result<Verified, ImageError> {
         let mut verified = Verified::default();
-        self.verify_blobs(&mut verified)?;
+        let blobs = garbage::list(&self.dirs.blobs())?;
+        let bytes =
+            blobs.iter().filter_map(|blob| Some(fs::metadata(blob).ok()?.len())).sum::<u64>();
+        // Nearly all of it is layers, which are read once for their digest and once to be compared.
+        let progress = Progress { told, read: Cell::new(0), of: bytes * 2 };
+        self.verify_blobs(&blobs, &progress, &mut verified)?;
         let index = self.index()?;
         let mut done: Vec<&Digest> = Vec::new();
         for named in &index.0 {
@@ -59,7 +92,7 @@ impl ImageStore {
             }
             done.push(&named.digest);
             let mut report = Report { image: named.reference.to_string(), found: Vec::new() };
-            if let Err(error) = self.verify_image(named, &mut report) {
+            if let Err(error) = self.verify_image(named, &progress, &mut report) {
                 report.add(&self.dirs.root(&named.digest), error.to_string());
             }
             verified.images += 1;
@@ -76,8 +109,13 @@ impl ImageStore {
         Ok(verified)
     }
 
-    fn verify_blobs(&self, verified: &mut Verified) -> Result<(), ImageError> {
-        for path in garbage::list(&self.dirs.blobs())? {
+    fn verify_blobs(
+        &self,
+        blobs: &[PathBuf],
+        progress: &Progress<'_>,
+        verified: &mut Verified,
+    ) -> Result<(), ImageError> {
+        for path in blobs {
             let mut wrong = |what: String| {
                 let object = path.display().to_string();
                 verified.differences.push(Difference { image: None, object, what });
@@ -88,8 +126,9 @@ impl ImageStore {
                 continue;
             };
             // Another process may remove what nothing leads to.
-            let Ok(file) = File::open(&path) else { continue };
-            let (found, size) = Digest::of_reader(file).map_err(ImageError::io("read", &path))?;
+            let Ok(file) = File::open(path) else { continue };
+            let reader = Read { file, progress };
+            let (found, size) = Digest::of_reader(reader).map_err(ImageError::io("read", path))?;
             if found != digest {
                 wrong(format!("has the content {found}"));
             }
@@ -100,19 +139,28 @@ impl ImageStore {
     }
 
     /// Applies the layers again, to nothing but memory, and looks for every difference.
-    fn verify_image(&self, named: &Named, report: &mut Report) -> Result<(), ImageError> {
+    fn verify_image(
+        &self,
+        named: &Named,
+        progress: &Progress<'_>,
+        report: &mut Report,
+    ) -> Result<(), ImageError> {
         let root = self.dirs.root(&named.digest);
         let held = lock::Lock::of_directory(&root, lock::Hold::Shared)?;
         if held.is_none() {
             report.add(&root, "is missing".to_owned());
             return Ok(());
         }
-        let (tree, record) = self.expected(named)?;
+        let (tree, record) = self.expected(named, progress)?;
         compare(tree.root(), &record, &root, report);
         Ok(())
     }
 
-    fn expected(&self, named: &Named) -> Result<(Tree, Record), ImageError> {
+    fn expected(
+        &self,
+        named: &Named,
+        progress: &Progress<'_>,
+    ) -> Result<(Tree, Record), ImageError> {
         // What was let in under wider limits is no difference.
         let limits = ImageLimits {
             entries: u64::MAX,
@@ -135,7 +183,7 @@ impl ImageStore {
             let path = self.dirs.blob(&digest);
             let file = File::open(&path).map_err(ImageError::io("open", &path))?;
             let packed = Counter::default();
-            let reader = import::unpack(BufReader::new(file), &packed, &object)?;
+            let reader = import::unpack(BufReader::new(Read { file, progress }), &packed, &object)?;
             let reader =
                 BufReader::with_capacity(256 * 1024, budget.meter(reader, packed, &object));
             apply(&mut tree, &mut record, reader, &object, &mut Skipped::default())?;

@@ -1,4 +1,4 @@
-//! How far an import is, for somebody at a terminal.
+//! How far an import, a pull or a verification is, for somebody at a terminal.
 
 use std::sync::Mutex;
 
@@ -37,6 +37,14 @@ impl Bars {
     pub fn more(&self, bytes: u64) {
         if let Ok(bar) = self.bar.lock() {
             bar.inc(bytes);
+        }
+    }
+
+    /// So many bytes of so many.
+    pub fn at(&self, bytes: u64, of: u64) {
+        if let Ok(bar) = self.bar.lock() {
+            bar.set_length(of);
+            bar.set_position(bytes);
         }
     }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use turnjail_images::{ImageStore, Verified};
 
+use super::progress::Bars;
 use crate::cli::failure;
 use crate::cli::output::{print_json, print_line, visible};
 use crate::cli::receipt::bytes;
@@ -73,7 +74,11 @@ pub fn remove(
 
 /// Exit code 1 where something is not as it should be.
 pub fn verify(store: &ImageStore, json: bool) -> Result<ExitCode, CliError> {
-    let verified = store.verify().map_err(|error| failure::image(&error))?;
+    let bars = Bars::new(json);
+    bars.start("verifying".to_owned(), 0);
+    let verified = store.verify_telling(&|read, of| bars.at(read, of));
+    bars.finish();
+    let verified = verified.map_err(|error| failure::image(&error))?;
     if json {
         print_json(&verified_json(&verified))?
     } else {
