@@ -83,7 +83,7 @@ impl ImageStore {
             blobs.iter().filter_map(|blob| Some(fs::metadata(blob).ok()?.len())).sum::<u64>();
         // Nearly all of it is layers, which are read once for their digest and once to be compared.
         let progress = Progress { told, read: Cell::new(0), of: bytes * 2 };
-        self.verify_blobs(&blobs, &progress, &mut verified)?;
+        Self::verify_blobs(&blobs, &progress, &mut verified)?;
         let index = self.index()?;
         let mut done: Vec<&Digest> = Vec::new();
         for named in &index.0 {
@@ -110,7 +110,6 @@ impl ImageStore {
     }
 
     fn verify_blobs(
-        &self,
         blobs: &[PathBuf],
         progress: &Progress<'_>,
         verified: &mut Verified,
