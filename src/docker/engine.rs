@@ -125,6 +125,8 @@ impl Engine {
                 .iter()
                 .any(|option| option.split(',').any(|part| part == format!("name={name}")))
         };
+        // An engine can be told to apply no filter, and then still names seccomp.
+        let unfiltered = options.iter().any(|option| option == "name=seccomp,profile=unconfined");
         if info.server_version.is_empty() {
             return Err(fault::start(
                 "docker-unreachable",
@@ -156,7 +158,7 @@ impl Engine {
         Ok(Self {
             kind: if own { Kind::Turnjail } else { Kind::Docker },
             shown: format!("{name} {}", info.server_version),
-            seccomp: has("seccomp"),
+            seccomp: has("seccomp") && !unfiltered,
             enforces: Enforces {
                 memory: info.memory_limit,
                 swap: info.swap_limit,
@@ -221,6 +223,7 @@ mod tests {
         let all_but_swap = Enforces { memory: true, swap: false, cpus: true, pids: true };
         assert_eq!(engine.enforces, all_but_swap);
         assert!(!docker("null", "27").unwrap().seccomp);
+        assert!(!docker("[\"name=seccomp,profile=unconfined\"]", "27").unwrap().seccomp);
     }
 
     #[test]

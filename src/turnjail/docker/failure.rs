@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use turnjail_driver::DriverError;
 use turnjail_images::ImageError;
 
+use crate::cli::output::visible;
 use crate::error::CliError;
 
 /// The command line or the engine failed, and no container ran.
@@ -41,7 +42,8 @@ impl Failure {
 
     /// The same code for what a command says in its own words.
     pub fn print(self) -> ExitCode {
-        eprintln!("{}", self.text);
+        // Some of it may be an image's own words.
+        eprintln!("{}", visible(&self.text));
         ExitCode::from(self.code)
     }
 }
