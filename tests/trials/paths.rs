@@ -34,7 +34,7 @@ pub fn r11_vanishing() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(changes.load(Ordering::Relaxed) > 1_000, "nothing came and went");
+    assert!(changes.load(Ordering::Relaxed) > 60, "hardly anything came and went");
     // A place that must be there and is not is named.
     fs::remove_dir(bench.path("channel")).expect("removed");
     let error = bench.run(&bench.spec(Profile::Sealed, &[]), b"").expect_err("it is missing");
