@@ -2,7 +2,7 @@
 //! engine.
 //!
 //! `cargo bench -p turnjail-bench --bench docker`, as root, who starts the engine, or with
-//! `TURNJAIL_TEST_DOCKER_HOST` naming one that this user may use. A container takes about half a second, so
+//! `TURNJAIL_TEST_DOCKER_HOST` naming one that this user may use. A container takes a quarter of a second, so
 //! there are few rounds.
 
 use std::sync::Arc;
