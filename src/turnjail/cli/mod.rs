@@ -7,7 +7,7 @@ mod doctor;
 pub mod failure;
 mod image;
 mod manual;
-mod output;
+pub(crate) mod output;
 mod places;
 mod progress;
 mod receipt;
