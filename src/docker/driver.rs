@@ -270,7 +270,7 @@ mod tests {
         let root = Path::new("/run/user/1000/turnjail");
         let name = "roundtable-sandbox-0123456789abcdef-01234567";
         for (line, is) in [
-            (format!("{name}\t/srv/work/a,/run/user/1000/turnjail/turn-x"), true),
+            (format!("{name}\t/srv/chat/a,/run/user/1000/turnjail/turn-x"), true),
             (format!("{name}\t/run/user/1000/turnjail/turn-x"), true),
             (format!("{name}\t/run/user/1000/turnjail-other/turn-x,/srv"), false),
             (format!("{name}\t/run/user/1000/turnjail"), false),
