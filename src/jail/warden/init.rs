@@ -23,6 +23,9 @@ const FAILURES: RawFd = 1;
 /// go to. The calling process stays behind as the init.
 pub fn split(jail: &Prepared, status: RawFd) -> Result<RawFd, Failure> {
     let fail = |errno: Errno| Failure { step: Step::Init, index: 0, errno: errno as i32 };
+    // Before there is a program that could look into this process or write to its memory, in which there
+    // is no filter yet. The program's process is as before once it has executed something.
+    sys::not_dumpable().map_err(fail)?;
     let [failures, writer] = sys::pipe().map_err(fail)?;
     match sys::fork().map_err(fail)? {
         // A session of its own, so that the program's group does not contain its init.
@@ -42,7 +45,6 @@ fn supervise(
     status: RawFd,
     failures: RawFd,
 ) -> Result<Failure, Errno> {
-    sys::not_dumpable()?;
     // Both are above 2 here, so neither is overwritten by the other.
     sys::duplicate_to(status, STATUS, libc::O_CLOEXEC)?;
     sys::duplicate_to(failures, FAILURES, libc::O_CLOEXEC)?;
