@@ -20,6 +20,7 @@ mod interpreter;
 mod isolation;
 mod limits;
 mod output;
+mod pidfd;
 mod plan;
 mod process;
 mod proof;

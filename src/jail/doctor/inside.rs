@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::AsRawFd as _;
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -11,7 +10,8 @@ use serde::Serialize;
 
 use super::{Check, State};
 use crate::StartError;
-use crate::client::{Client, Jail};
+use crate::client::Client;
+use crate::pidfd;
 use crate::plan::JailSpec;
 
 /// A worker in its jail.
@@ -55,16 +55,14 @@ pub(super) async fn look(client: &Client, spec: &JailSpec) -> Result<Inside, Sta
     let ((input, _held), (_out, output), (_err, errors)) = (pipe()?, pipe()?, pipe()?);
     let mut jail = client.jail(spec.plan()?, [input, output, errors]).await?;
     jail.ready().await?;
-    let seen = seen(&jail);
+    let number = pidfd::number(jail.pidfd()).and_then(|number| number.ok_or(Errno::SRCH));
+    let seen = number.map(seen);
     jail.kill();
     jail.ended().await?;
-    seen.ok_or_else(|| StartError::host("look at a worker in a jail through /proc", Errno::NOENT))
+    seen.map_err(|errno| StartError::host("look at a worker in a jail through /proc", errno))
 }
 
-fn seen(jail: &Jail) -> Option<Inside> {
-    let info =
-        fs::read_to_string(format!("/proc/self/fdinfo/{}", jail.pidfd().as_raw_fd())).ok()?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().to_owned();
+fn seen(pid: i32) -> Inside {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let status = read("status");
     let field = |name: &str| {
@@ -73,7 +71,7 @@ fn seen(jail: &Jail) -> Option<Inside> {
     };
     let own = |kind: &&&str| {
         let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
-        of(&pid).is_some() && of(&pid) != of("self")
+        of(&pid.to_string()).is_some() && of(&pid.to_string()) != of("self")
     };
     let limit = |line: &str| {
         let (name, values) = line.split_at_checked(26)?;
@@ -88,7 +86,7 @@ fn seen(jail: &Jail) -> Option<Inside> {
     let lines = |text: String, take: fn(&str) -> Option<String>| {
         text.lines().filter_map(take).collect::<Vec<_>>()
     };
-    Some(Inside {
+    Inside {
         ids: ["Uid", "Gid", "Groups"].map(|name| (name, field(name))).into(),
         process: field("NSpid"),
         capabilities: CAPABILITIES.map(|name| (name, field(name))).into(),
@@ -109,7 +107,7 @@ fn seen(jail: &Jail) -> Option<Inside> {
         descriptors: descriptors.collect(),
         limits: read("limits").lines().skip(1).filter_map(limit).collect(),
         cgroups: lines(read("cgroup"), |line| Some(line.to_owned())),
-    })
+    }
 }
 
 impl Inside {

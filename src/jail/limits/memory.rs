@@ -5,14 +5,16 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::own;
+use crate::pidfd;
 
 /// A jail, seen from outside through the number of its first process.
 #[derive(Debug)]
@@ -24,16 +26,13 @@ pub(super) struct Jail {
 
 impl Jail {
     /// Looks at the jail of a pidfd, which must have executed its program; none when it is gone.
-    pub(super) fn of(pidfd: BorrowedFd<'_>) -> Option<Self> {
-        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-        let first = info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()?;
-        if first <= 0 {
-            return None;
-        }
+    pub(super) fn of(pidfd: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
+        let Some(first) = pidfd::number(pidfd)? else { return Ok(None) };
         // Not through the init: what has executed nothing since the warden's own start is closed to us.
         let all = processes(first);
         let open = |name: &str| all.iter().find_map(|pid| open(*pid, name));
-        Some(Self { first, tmpfs: ["tmp", "dev/shm"].into_iter().filter_map(open).collect() })
+        let tmpfs = ["tmp", "dev/shm"].into_iter().filter_map(open).collect();
+        Ok(Some(Self { first, tmpfs }))
     }
 
     /// Whether the jail takes more than `limit` bytes, or cannot be counted in reasonable time.
@@ -147,11 +146,13 @@ fn below(first: i32) -> Vec<i32> {
     all
 }
 
-/// The second number of statm, in pages.
+/// What is resident. By status and not by statm, which counts in pages: rustix asks for their size in a file
+/// that a process which is not dumpable cannot read, and panics (before Linux 6.4).
 fn resident(pid: i32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = kib.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Pss of smaps_rollup; where that is not to be read, what is resident.

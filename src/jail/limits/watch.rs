@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use turnjail_driver::ExitReason;
 use turnjail_warden::seccomp::Profile;
@@ -25,7 +26,7 @@ pub(crate) struct Watch<'a> {
     client: &'a Client,
     spec: &'a JailSpec,
     plan: &'a Plan,
-    memory: Option<Jail>,
+    memory: Result<Option<Jail>, Errno>,
 }
 
 impl<'a> Watch<'a> {
@@ -37,13 +38,23 @@ impl<'a> Watch<'a> {
         pidfd: BorrowedFd<'_>,
     ) -> Self {
         // A sealed program is one process, whose address space the kernel bounds.
-        let watched = !plan.cgroup && spec.isolation.profile == Profile::General;
-        Self { client, spec, plan, memory: watched.then(|| Jail::of(pidfd)).flatten() }
+        let general = spec.isolation.profile == Profile::General;
+        let watched = general && !client.limiter().has_cgroups();
+        let memory = if watched { Jail::of(pidfd) } else { Ok(None) };
+        Self { client, spec, plan, memory }
     }
 
-    /// Gives back the limit that the jail is over. Never ends while it stays within all.
+    /// Gives back the limit that the jail is over, or that it cannot be watched. Never ends while it stays
+    /// within all.
     pub(crate) async fn over(self) -> ExitReason {
         let Self { client, spec, plan, memory } = self;
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err(error) => {
+                tracing::error!(%error, "a jail's memory cannot be watched, so the jail is ended");
+                return ExitReason::Host;
+            }
+        };
         let limit = u64::from(spec.limits.memory_mb) * MIB;
         tokio::select! {
             () = grow(memory, limit) => ExitReason::Memory,
