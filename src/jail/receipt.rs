@@ -173,7 +173,12 @@ pub(crate) fn limits(jail: &JailSpec, limiter: &Limiter) -> Vec<Limit> {
         Limit {
             name: "processes",
             asked: asked.pids.to_string(),
-            by: process_count(jail.isolation, limiter).map(str::to_owned),
+            by: process_count(
+                jail.isolation.profile,
+                limiter.has_cgroups(),
+                counts_processes_per_namespace(),
+            )
+            .map(str::to_owned),
         },
         limit("cpu time", format!("{} s", cpu_seconds(asked)), cpu_time(jail.isolation)),
         Limit {
@@ -220,9 +225,9 @@ fn cpu_time(isolation: Isolation) -> &'static str {
     }
 }
 
-fn process_count(isolation: Isolation, limiter: &Limiter) -> Option<&'static str> {
-    let (cgroup, rlimit) = (limiter.has_cgroups(), counts_processes_per_namespace());
-    match (isolation.profile, cgroup, rlimit) {
+/// What holds the number of processes; none where nothing does.
+fn process_count(profile: Profile, cgroup: bool, rlimit: bool) -> Option<&'static str> {
+    match (profile, cgroup, rlimit) {
         (Profile::Sealed, true, _) => Some("pids.max (cgroup) and seccomp"),
         (Profile::Sealed, false, true) => Some("RLIMIT_NPROC and seccomp"),
         (Profile::Sealed, false, false) => Some("seccomp"),
@@ -282,5 +287,25 @@ pub(crate) fn receipt(
         exit: ended.reason,
         timing: ended.timing,
         usage: ended.usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit_of_processes_is_claimed_where_none_is_in_force() {
+        assert_eq!(process_count(Profile::General, false, false), None);
+        // A sealed program cannot fork at all.
+        assert_eq!(process_count(Profile::Sealed, false, false), Some("seccomp"));
+        for profile in [Profile::Sealed, Profile::General] {
+            for rlimit in [false, true] {
+                let by = process_count(profile, true, rlimit).unwrap_or_default();
+                assert!(by.starts_with("pids.max"), "{profile}: {by}");
+            }
+            let by = process_count(profile, false, true).unwrap_or_default();
+            assert!(by.starts_with("RLIMIT_NPROC"), "{profile}: {by}");
+        }
     }
 }

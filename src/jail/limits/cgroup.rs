@@ -3,6 +3,7 @@
 //! Source: the kernel's Documentation/admin-guide/cgroup-v2.rst. Everything goes through descriptors of
 //! the directories, so that a tree that is replaced meanwhile is not written to.
 
+use std::collections::HashSet;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -34,6 +35,9 @@ const LEAST_US: f64 = 1_000.0;
 
 /// How long a group that still has processes is tried to be removed.
 const REMOVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often it is looked for processes that were started while others were killed.
+const KILL_ROUNDS: usize = 1_000;
 
 /// The controllers that the groups of jails have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,8 +207,18 @@ fn end_all(group: BorrowedFd<'_>) {
     if write(group, "cgroup.kill", "1").is_ok() {
         return;
     }
-    for pid in processes(group).unwrap_or_default() {
-        let _ = kill_process(pid, Signal::KILL);
+    // One after the other. What they start meanwhile is found by looking again; those that are listed
+    // although they were killed are on their way out.
+    let mut killed = HashSet::new();
+    for _ in 0..KILL_ROUNDS {
+        let there = processes(group).unwrap_or_default();
+        let new: Vec<Pid> = there.into_iter().filter(|&pid| killed.insert(pid)).collect();
+        if new.is_empty() {
+            return;
+        }
+        for pid in new {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 }
 
@@ -325,5 +339,44 @@ mod tests {
         assert_eq!(field(text, "oom_kill"), Some(2));
         assert_eq!(field(text, "oom"), Some(3));
         assert_eq!(field(text, "kill"), None);
+    }
+
+    /// A directory with a list of processes and no cgroup.kill, as before Linux 5.14. It goes with the
+    /// value.
+    struct Listed(PathBuf);
+
+    impl Listed {
+        fn of(pids: &[u32]) -> (Self, OwnedFd) {
+            let path = std::env::temp_dir().join(format!("turnjail-group-{}", pids[0]));
+            std::fs::create_dir(&path).expect("a directory");
+            let lines: Vec<String> = pids.iter().map(u32::to_string).collect();
+            std::fs::write(path.join("cgroup.procs"), lines.join("\n")).expect("a list");
+            let dir = open_dir(rustix::fs::CWD, &path).expect("it");
+            (Self(path), dir)
+        }
+    }
+
+    impl Drop for Listed {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn without_a_kill_for_all_each_process_is_killed() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let start = || std::process::Command::new("sleep").arg("600").spawn().expect("a child");
+        let mut children = [start(), start(), start()];
+        let mut spared = start();
+        let pids: Vec<u32> = children.iter().map(std::process::Child::id).collect();
+        let (listed, dir) = Listed::of(&pids);
+        end_all(dir.as_fd());
+        for child in &mut children {
+            assert_eq!(child.wait().expect("ended").signal(), Some(9));
+        }
+        assert_eq!(spared.try_wait().expect("asked"), None, "one that was not listed is dead");
+        assert!(!listed.0.join("cgroup.kill").exists(), "the file was made");
+        spared.kill().expect("killed");
+        spared.wait().expect("reaped");
     }
 }

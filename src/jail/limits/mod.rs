@@ -61,11 +61,19 @@ impl Undelegated {
 const DELEGATE: &str = "run it as a systemd unit with Delegate=yes (dist/turnjail.service), or where the \
                         systemd user manager runs (loginctl enable-linger)";
 
-/// Whether RLIMIT_NPROC that is set in a user namespace counts the processes of that namespace alone:
-/// since Linux 5.14; before, all of the user's.
+/// Whether RLIMIT_NPROC that is set in a user namespace counts the processes of that namespace alone.
+/// Before Linux 5.14 it counts all of the user's: a jail would be refused processes because of what others
+/// run, and others because of it. So there it is not set, and no limit of processes is claimed.
+///
+/// By the version, because an attempt would show it only to a user with more processes than the attempt.
 pub(crate) fn counts_processes_per_namespace() -> bool {
     static NEW_ENOUGH: OnceLock<bool> = OnceLock::new();
-    *NEW_ENOUGH.get_or_init(|| Evidence::here().kernel().is_some_and(|version| version >= (5, 14)))
+    *NEW_ENOUGH.get_or_init(|| per_namespace(Evidence::here().kernel()))
+}
+
+/// A version that cannot be read is one that nothing is claimed of.
+fn per_namespace(version: Option<(u32, u32)>) -> bool {
+    version.is_some_and(|version| version >= (5, 14))
 }
 
 /// The resource limits of a jail that has a group: the group refuses processes first, and counts them.
@@ -134,5 +142,20 @@ impl Limiter {
     pub(crate) fn group(&self, limits: &Limits, own: u32) -> Result<Option<Group>, StartError> {
         let Ok(delegated) = &self.behind else { return Ok(None) };
         Delegated::group(delegated, limits, own).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_counted_by_namespace_since_linux_5_14() {
+        for version in [(5, 14), (5, 15), (6, 0), (6, 1), (10, 0)] {
+            assert!(per_namespace(Some(version)), "{version:?}");
+        }
+        for version in [Some((5, 13)), Some((5, 10)), Some((4, 18)), None] {
+            assert!(!per_namespace(version), "{version:?}");
+        }
     }
 }
