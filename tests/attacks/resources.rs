@@ -4,18 +4,20 @@ use std::fs;
 
 use serde_json::json;
 use turnjail_jail::Profile;
-use turnjail_tests::Test;
 use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
+use turnjail_tests::{Fact, Test};
 use turnjail_warden::seccomp::numbers;
 
 use crate::support::assert_forbidden_inside;
 
 pub const TESTS: &[Test] = &[
     Test::new("a30_a_sealed_program_has_no_processes_and_threads", a30),
-    Test::new("a30_a_general_program_has_its_limit_of_processes", a30_general),
+    Test::with("a30_a_general_program_has_its_limit_of_processes", PROCESSES, a30_general),
     Test::new("a31_tmp_has_a_limit_of_files", a31),
 ];
+
+const PROCESSES: &[Fact] = &[Fact::Jail, Fact::Processes];
 
 const EPERM: i32 = 1;
 const EAGAIN: i64 = 11;

@@ -21,6 +21,8 @@ pub enum Fact {
     Unshare,
     /// A cgroup (v2) for jails: of the service's own, or made by the systemd user manager.
     Cgroup,
+    /// The number of a jail's processes can be limited: by its cgroup, or since Linux 5.14 by the kernel.
+    Processes,
     /// Jails can be prepared ahead: the kernel has detached mounts, and none is born in a cgroup.
     Pool,
     /// The program strace, and leave to trace one's own children.
@@ -46,6 +48,7 @@ impl Fact {
             Self::Root => "root",
             Self::Unshare => "unshare",
             Self::Cgroup => "cgroup",
+            Self::Processes => "processes",
             Self::Pool => "pool",
             Self::Strace => "strace",
             Self::Script => "script",
@@ -60,6 +63,11 @@ impl Fact {
     pub(crate) fn required(self) -> bool {
         std::env::var("TURNJAIL_REQUIRE")
             .is_ok_and(|list| list.split(',').any(|word| word.trim() == self.name()))
+    }
+
+    /// Whether the machine has it.
+    pub fn is_here(self) -> bool {
+        self.missing().is_none()
     }
 
     /// Why the machine does not have it; none when it does.
@@ -80,6 +88,7 @@ impl Fact {
                 failing("unshare", &["--user", "--map-current-user", "setpriv", "true"])
             }
             Self::Cgroup => jails::no_cgroup(),
+            Self::Processes => (kernel() < (5, 14)).then(jails::no_cgroup).flatten(),
             Self::Pool => match jail() {
                 Err(why) => Some(why.clone()),
                 Ok(facts) if !facts.mechanisms.detached_mounts => {
@@ -99,6 +108,14 @@ impl Fact {
             }
         }
     }
+}
+
+/// The kernel's version: major and minor.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    (next(), next())
 }
 
 /// Why a container cannot have this user's ids; none when it can.

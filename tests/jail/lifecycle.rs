@@ -262,7 +262,12 @@ fn count() -> ExitCode {
             }
             let warden = parent(processes(&word)[0]);
             let wardens = || fs::read_dir(format!("/proc/{warden}/fd")).map_or(0, Iterator::count);
-            let before = (descriptors(), wardens());
+            // Until what is prepared ahead is there: it stays.
+            let mut before = (0, 0);
+            while before != (descriptors(), wardens()) {
+                before = (descriptors(), wardens());
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
             for _ in 0..300 {
                 let never = CancellationToken::new();
                 let ended = run(bench.client(), &spec, b"", &never, || {}).await.expect("a jail");
