@@ -38,7 +38,8 @@ impl Directories {
         let flags = statvfs(&dir).map_err(|e| ImageError::io("stat", &dir)(e.into()))?.flags();
         if flags.contains(FsFlags::ST_NOEXEC) {
             let what = "is on a file system mounted noexec".to_owned();
-            return Err(refuse(what, "name a store directory on a file system that allows exec"));
+            let remedy = "name a store on a file system that allows exec (directories.images)";
+            return Err(refuse(what, remedy));
         }
         Ok(Self { store: dir })
     }

@@ -7,6 +7,7 @@ use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Failure, Status};
 
 use crate::causes::evidence::Evidence;
+use crate::causes::surroundings::Kind;
 use crate::causes::table;
 use crate::causes::{Advice, advise};
 use crate::limits::watch::is_over;
@@ -123,6 +124,13 @@ impl StartError {
             Self::Host { errno, .. } | Self::Execute(errno) if *errno == Errno::NOMEM => {
                 plain(&table::MEMORY)
             }
+            Self::Host { errno, .. } if *errno == Errno::NOSYS => {
+                plain(if Kind::of(&here) == Kind::Jail {
+                    &table::NESTED_TURNJAIL
+                } else {
+                    &table::OLD_KERNEL
+                })
+            }
             Self::Host { errno, .. } if *errno == Errno::FBIG => plain(&table::FILE_TOO_LARGE),
             Self::Execute(_) if !here.exists("/proc/self/status") => plain(&table::NO_PROC),
             Self::Execute(_) => match here.sysctl("vm.memfd_noexec") {
@@ -146,7 +154,7 @@ impl StartError {
 }
 
 fn too_many_files(errno: Errno) -> bool {
-    errno == Errno::MFILE || errno == Errno::NFILE
+    stage::TOO_MANY_FILES.contains(&errno)
 }
 
 impl From<StartError> for DriverError {

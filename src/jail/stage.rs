@@ -9,12 +9,18 @@ use turnjail_warden::step::Step;
 use turnjail_warden::wire::{Failure, Over};
 
 use crate::causes::evidence::Evidence;
-use crate::causes::surroundings::is_wsl1;
+use crate::causes::surroundings::{Kind, is_wsl1};
 use crate::causes::table::{self, Cause};
 use crate::causes::{Advice, advise};
 
 /// What the kinds of namespaces are called in the names of their limits.
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+
+/// The number of the capability by which root's id is mapped (capabilities(7)).
+const CAP_SETFCAP: u32 = 31;
+
+/// The limit of open files holds for descriptors on their way between processes, too.
+pub(crate) const TOO_MANY_FILES: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::TOOMANYREFS];
 
 /// A cause, and what is to be said of it.
 type Found = (&'static Cause, Option<(&'static str, String)>);
@@ -43,15 +49,14 @@ fn find(failure: Failure, evidence: &Evidence) -> Option<Found> {
     let plain = |cause: &'static Cause| Some((cause, None));
     match failure.step {
         // Whatever was being done.
-        _ if [Errno::MFILE, Errno::NFILE].contains(&errno) && !mounts(failure.step) => {
-            plain(&table::OPEN_FILES)
-        }
+        _ if TOO_MANY_FILES.contains(&errno) && !mounts(failure.step) => plain(&table::OPEN_FILES),
         _ if errno == Errno::NOMEM && failure.step != Step::Exec => plain(&table::MEMORY),
         Step::WardenNamespaces | Step::JailNamespaces => Some(namespaces(errno, evidence)),
         Step::SetGroups | Step::UidMap | Step::GidMap => Some(id_maps(errno, evidence)),
         Step::Propagation => Some(propagation(errno, evidence)),
         Step::OpenSource | Step::SourceIdentity => plain(&table::MOUNT_SOURCE),
         Step::AttachMount if errno == Errno::INVAL => plain(&table::MOUNT_POINT),
+        Step::CopyTree if errno == Errno::INVAL => plain(&table::MOUNT_BELOW),
         Step::CopyTree | Step::TreeFlags | Step::AttachRoot | Step::AttachMount => {
             mounting(errno, evidence)
         }
@@ -73,6 +78,7 @@ fn find(failure: Failure, evidence: &Evidence) -> Option<Found> {
         Step::NamespaceLimit => plain(&table::NAMESPACE_LIMITS),
         Step::Holdings => plain(holdings(Over::of_index(failure.index).0)),
         Step::HoldingsWalk => plain(&table::WORKSPACE_UNREADABLE),
+        Step::Watch if errno == Errno::NOSPC => plain(&table::WATCHES),
         Step::Cgroup => plain(&table::CGROUP_GONE),
         Step::ResourceLimit | Step::Nice => plain(&table::RESOURCE_LIMIT),
         Step::Init if errno == Errno::AGAIN => plain(&table::PROCESS_LIMIT),
@@ -109,6 +115,7 @@ fn labelled(cause: &'static Cause, evidence: &Evidence) -> Found {
 
 fn namespaces(errno: Errno, evidence: &Evidence) -> Found {
     let cause = match errno {
+        Errno::PERM | Errno::NOSYS if Kind::of(evidence) == Kind::Jail => &table::NESTED_TURNJAIL,
         Errno::PERM | Errno::NOSYS if evidence.empty_unshare() == Some(Answer::EPERM) => {
             &table::OUTER_SECCOMP
         }
@@ -164,6 +171,7 @@ fn id_maps(errno: Errno, evidence: &Evidence) -> Found {
         _ if restricted => (&table::APPARMOR_USERNS, None),
         Errno::ACCESS if label.is_some() => labelled(&table::LSM_USERNS, evidence),
         Errno::ACCESS => (&table::OUTER_SANDBOX, None),
+        Errno::PERM if evidence.is_root_without(CAP_SETFCAP) => (&table::ROOT_UNMAPPABLE, None),
         _ => (&table::ID_MAPS, None),
     }
 }

@@ -15,7 +15,7 @@ pub mod image_checks;
 pub mod jails;
 pub mod model;
 mod program;
-mod roots;
+pub mod roots;
 pub mod script;
 pub mod vectors;
 pub mod ways;

@@ -19,6 +19,8 @@ pub const TESTS: &[Test] = tests![&[];
     labels_that_deny,
     kernels_without_user_namespaces,
     eperm_without_any_evidence_is_a_chroot_and_says_most_likely,
+    root_without_the_capability_to_map_its_id,
+    a_jail_of_its_own_is_told_from_others,
     containers_are_told_apart_by_their_marks,
     mounts_that_are_refused,
     cgroups_of_each_kind,
@@ -180,6 +182,29 @@ fn eperm_without_any_evidence_is_a_chroot_and_says_most_likely() {
     filtered.means(Step::WardenNamespaces, libc::ENOSYS, "outer-seccomp", "seccomp");
 }
 
+fn root_without_the_capability_to_map_its_id() {
+    let root = |held: &str| {
+        let status = format!("Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nSeccomp:\t0\nCapEff:\t{held}\n");
+        Host::new(DEBIAN).file("/proc/self/status", &status)
+    };
+    root("00000000000000c0").means(Step::UidMap, libc::EPERM, "setfcap", "ordinary user");
+    root("00000000a80425fb").means(Step::UidMap, libc::EPERM, "id-maps", "ordinary user");
+    root("000001ffffffffff").means(Step::UidMap, libc::EPERM, "id-maps", "ordinary user");
+}
+
+fn a_jail_of_its_own_is_told_from_others() {
+    let mounts = "20 1 0:1 / / ro,nosuid,nodev - ext4 /dev/sda1 rw\n\
+                  21 20 0:2 / /broker ro,nosuid,nodev,noexec - tmpfs x rw\n\
+                  22 20 0:3 / /workspace rw,nosuid,nodev - ext4 /dev/sda1 rw\n\
+                  23 20 0:4 / /proc ro,nosuid,nodev,noexec - proc proc rw,subset=pid\n";
+    let jail = Host::new(DEBIAN).file("/proc/self/mountinfo", mounts);
+    fs::remove_dir_all(jail.root.path().join("proc/sys")).unwrap();
+    jail.means(Step::WardenNamespaces, libc::EPERM, "nested-turnjail", "outside of that jail");
+    // Where the program sees settings of the kernel it is another's.
+    let other = Host::new(DEBIAN).file("/proc/self/mountinfo", mounts);
+    other.means(Step::WardenNamespaces, libc::EPERM, "chroot", "outside the chroot");
+}
+
 fn containers_are_told_apart_by_their_marks() {
     let filtered = |host: Host, remedy: &str, name: &str| {
         let evidence = host.evidence.clone().with_filtered_unshare(nix::errno::Errno::EPERM);
@@ -207,6 +232,8 @@ fn mounts_that_are_refused() {
     let host = Host::new("ID=fedora\n");
     host.means(Step::CopyTree, libc::ENOSPC, "mount-limit", "fs.mount-max=");
     host.means(Step::Tmp, libc::ENOSPC, "mount-limit", "fs.mount-max=");
+    host.means(Step::CopyTree, libc::EINVAL, "mount-below", "unmount what is below");
+    host.means(Step::Watch, libc::ENOSPC, "watch-limit", "fs.epoll.max_user_watches=");
     host.means(Step::CopyTree, libc::EMFILE, "open-files", "ulimit -n");
     host.means(Step::PivotRoot, libc::EINVAL, "pivot-root", "switch_root");
     host.means(Step::Propagation, libc::EINVAL, "chroot", "outside the chroot");
@@ -349,9 +376,11 @@ fn directories_on_foreign_file_systems() {
     let store = check(places::STORE, "/opt/store/images");
     assert_eq!(store.code, "noexec");
     assert!(store.remedy.as_ref().unwrap().contains("remount,exec /opt/store"), "{store:?}");
-    // Where no program is started from, that is fine.
-    assert_eq!(place("workspaces", "/opt/store/w"), None);
-    assert_eq!(place("workspaces", "/srv"), None);
+    // In a workspace a general image may have its programs; elsewhere none is started.
+    let workspace = check(places::WORKSPACES, "/opt/store/w");
+    assert_eq!((workspace.code, workspace.state), ("noexec-workspace", State::Degraded));
+    assert_eq!(place("run directories", "/opt/store/run"), None);
+    assert_eq!(place(places::WORKSPACES, "/srv"), None);
 }
 
 fn programs_that_may_not_be_in_memory() {

@@ -34,10 +34,14 @@ pub fn install() -> TempDir {
     directory
 }
 
+/// Where this program is, for an ordinary user.
+pub fn helper() -> &'static Path {
+    HELPER.get().unwrap()
+}
+
 /// A command that starts `program` under the filters of this name.
 pub fn under(name: &str, program: &Path) -> (PathBuf, Vec<OsString>) {
-    let helper = HELPER.get().unwrap().clone();
-    (helper, vec![UNDER.into(), name.into(), program.into()])
+    (helper().to_owned(), vec![UNDER.into(), name.into(), program.into()])
 }
 
 /// When this program was started to start another: does that.
@@ -98,6 +102,10 @@ fn named(name: &str) -> Vec<SeccompFilter> {
             filter(&[libc::SYS_clone3], &enosys),
         ],
         "mounts" => vec![filter(&mounts, &eperm)],
+        "mount-calls" => vec![filter(&mounts[3..6], &enosys)],
+        "open_tree" => vec![filter(&mounts[3..4], &enosys)],
+        "move_mount" => vec![filter(&mounts[4..5], &enosys)],
+        "mount_setattr" => vec![filter(&mounts[5..6], &enosys)],
         "landlock" => vec![filter(&landlock, &enosys)],
         "memfd" => vec![filter(&[libc::SYS_memfd_create], &eperm)],
         "seccomp" => vec![filter(&[libc::SYS_seccomp], &eperm)],

@@ -5,6 +5,8 @@
 //!   filter, an outer user namespace with its own limits and mounts, a chroot, bubblewrap, resource
 //!   limits
 //! - `filters`: the filters for that
+//! - `noexec`: places where no program may be started
+//! - `nested`: inside a jail of turnjail's own; what only a process can bring about
 //! - `judge`: what a verdict must be, and that a start agrees
 //! - `evidence`: hosts that this one cannot be made into, from files of theirs laid out
 
@@ -16,6 +18,8 @@ mod filters;
 #[path = "../../src/turnjail/tests/command_line/harness.rs"]
 mod harness;
 mod judge;
+mod nested;
+mod noexec;
 mod outer;
 
 use std::process::ExitCode;
@@ -25,16 +29,24 @@ use libtest_mimic::Arguments;
 pub use harness::Test;
 
 fn main() -> ExitCode {
-    // This program again, to start another under a filter.
-    if let Some(exit) = filters::asked() {
+    // This program again, to start another under a filter, or as a host of its own.
+    if let Some(exit) = filters::asked().or_else(nested::asked) {
         return exit;
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(2);
     let _installed = environment::install();
     let _helper = filters::install();
-    let lists: [&[Test]; 4] =
-        [outer::FILTERED, outer::NAMESPACES, outer::SURROUNDED, evidence::TESTS];
-    let tests = lists.into_iter().chain([outer::ROOT_TESTS]).flatten();
+    let tests = [
+        outer::FILTERED,
+        outer::NAMESPACES,
+        outer::SURROUNDED,
+        outer::ROOT_TESTS,
+        noexec::TESTS,
+        nested::TESTS,
+        nested::ROOT_TESTS,
+        evidence::TESTS,
+    ];
+    let tests = tests.into_iter().flatten();
     libtest_mimic::run(&arguments, tests.map(harness::trial).collect()).exit_code()
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::environment::{Account, Fact, program};
 use super::judge::Around;
+use super::noexec::workspaces;
 use super::{Test, filters};
 use crate::tests;
 
@@ -161,7 +162,7 @@ fn r01_a_masked_proc_costs_general_images_their_proc() {
     ] {
         Around::outer_namespace(mask).must_degrade("masked-proc", "unmask it");
     }
-    // Another that is whole cures it.
+    // Another that is whole cures it, also in jails: doctor says where a general one has none.
     let around = Around::shell(
         "--mount --pid --fork",
         "mount -t proc proc /mnt; mount -t tmpfs none /proc/irq",
@@ -218,10 +219,8 @@ fn r09_a_store_on_a_file_system_without_programs() {
 /// Flags of a mount that came from outside are locked; a jail adds its own and drops none.
 fn r07_a_workspace_on_a_mount_with_flags() {
     for flags in ["nosuid,nodev,noatime", "nosuid,nodev,noexec", "nodiratime,nosuid"] {
-        let setup = "mkdir -p \"$HOME/.local/state\"; mount -t tmpfs -o";
-        let setup = format!("{setup} {flags},mode=700 none \"$HOME/.local/state\"");
         // Locked: only for a namespace below the one that mounted it.
-        Around::outer_namespace(&setup).must_work();
+        Around::outer_namespace(&workspaces(flags)).must_work();
     }
 }
 

@@ -183,6 +183,14 @@ impl Evidence {
             || covered("Gid", "/proc/self/gid_map") == Some(false)
     }
 
+    /// Whether this process is root (in its own user namespace) and lacks the capability of this number.
+    pub fn is_root_without(&self, capability: u32) -> bool {
+        let effective =
+            self.status("Uid").and_then(|ids| Some(ids.split_whitespace().nth(1)? == "0"));
+        let held = self.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok());
+        effective == Some(true) && held.is_some_and(|held| held & (1 << capability) == 0)
+    }
+
     /// The path of the running program, as an AppArmor profile must name it.
     pub fn program(&self) -> String {
         let running = || std::env::current_exe().ok().map(|path| path.display().to_string());

@@ -1,10 +1,14 @@
 //! What turnjail runs inside of, as far as that shows, and what it takes to nest there.
 
+use std::path::Path;
+
 use super::evidence::Evidence;
 
 /// What turnjail runs inside of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// A jail of turnjail's own.
+    Jail,
     /// Docker, or another engine that leaves its mark.
     Docker,
     /// podman.
@@ -33,6 +37,7 @@ impl Kind {
         let container =
             evidence.variable("container").unwrap_or_else(|| container.trim().to_owned());
         match container.as_str() {
+            _ if is_jail(evidence) => Self::Jail,
             _ if evidence.exists("/.flatpak-info") => Self::Flatpak,
             _ if evidence.variable("SNAP").is_some_and(|path| path.starts_with("/snap/")) => {
                 Self::Snap
@@ -66,6 +71,7 @@ impl Kind {
     /// The name for people; none where nothing shows.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
+            Self::Jail => "a jail of turnjail, which forbids nesting",
             Self::Docker => "a container (Docker or its like)",
             Self::Podman => "a podman container",
             Self::Kubernetes => "a Kubernetes pod",
@@ -82,6 +88,9 @@ impl Kind {
     /// shows the next.
     pub fn nest(self) -> &'static str {
         match self {
+            Self::Jail => {
+                "start turnjail outside of that jail: nothing in it can allow another one"
+            }
             Self::Docker => {
                 "docker run --security-opt seccomp=FILE --security-opt apparmor=unconfined --security-opt systempaths=unconfined, where FILE is Docker's profile with clone, clone3, unshare, setns, mount, umount2, pivot_root, sethostname, open_tree, move_mount and mount_setattr allowed (to try it out: seccomp=unconfined; never --privileged)"
             }
@@ -107,6 +116,21 @@ impl Kind {
             }
         }
     }
+}
+
+/// Whether this is a general image in a jail: a root that may not be written, with the mounts that only
+/// jails have, and a /proc that shows nothing but processes.
+fn is_jail(evidence: &Evidence) -> bool {
+    let mounts = evidence.mounts();
+    let has = |place: &str, flag: &str| {
+        let mut at = mounts.iter().filter(|mount| mount.place == Path::new(place));
+        at.any(|mount| mount.flags.iter().any(|one| one == flag))
+    };
+    has("/", "ro")
+        && has("/broker", "ro")
+        && has("/workspace", "nosuid")
+        && has("/proc", "ro")
+        && !evidence.exists("/proc/sys")
 }
 
 /// Under what the root or the kernel is only emulated; none when it is not.

@@ -102,6 +102,12 @@ causes! {
     NESTED_BUBBLEWRAP = "nested-bubblewrap" Failed(EVERY_TURN):
         "this runs inside a bubblewrap sandbox whose AppArmor profile ({label}) forbids nesting"
         => Always, "start turnjail outside of that sandbox";
+    NESTED_TURNJAIL = "nested-turnjail" Failed(EVERY_TURN):
+        "this runs inside a jail of turnjail's own, which forbids nesting"
+        => Always, "start turnjail outside of that jail: nothing in it can allow another one";
+    ROOT_UNMAPPABLE = "setfcap" Failed(EVERY_TURN):
+        "this is root without CAP_SETFCAP, which may not map its own id (since Linux 5.12)"
+        => Always, "start turnjail as an ordinary user: docker run --user 1000 (Kubernetes: runAsUser), or setpriv --reuid 1000 --regid 1000 --clear-groups turnjail";
     PROC_READ_ONLY = "proc-read-only" Failed(EVERY_TURN):
         "/proc is mounted read-only, and ids are mapped through it"
         => Always, "give the surrounding container a writable /proc: {nest}";
@@ -137,12 +143,18 @@ causes! {
     MOUNT_LIMIT = "mount-limit" Failed(EVERY_TURN):
         "the limit of mounts is reached (this is not about disk space)"
         => Always, "{sysctl fs.mount-max=200000}, and look what leaves its mounts behind";
+    MOUNT_BELOW = "mount-below" Failed(EVERY_TURN):
+        "something is mounted below that directory, and the older way of mounting cannot take it along"
+        => Always, "unmount what is below it, or use Linux 5.12 or newer; in a container: {nest}";
     MOUNT_DEVICES = "mount-devices" Failed(EVERY_TURN):
         "the kernel has no device numbers left for new mounts: something leaks them"
         => Always, "end leaked containers and zombies, or reboot";
     MOUNT_DENIED = "mount-denied" Failed(EVERY_TURN):
         "mounting is forbidden here, or the mount has flags that this user may not drop"
         => Always, "start turnjail outside of other sandboxes: {nest}";
+    MOUNT_CALLS = "mount-calls" Degraded("nothing: an older way of mounting was taken instead, a little slower"):
+        "the kernel lacks a newer mount call (open_tree, move_mount, mount_setattr), or a filter hides it"
+        => Always, "none needed; to have it, use Linux 5.12 or newer; in a container: {nest}";
     TMPFS = "tmpfs" Failed(EVERY_TURN):
         "a tmpfs cannot be mounted"
         => Always, "use a kernel with CONFIG_TMPFS, and look whether a sandbox around turnjail forbids mounts";
@@ -218,6 +230,9 @@ causes! {
     FILE_TOO_LARGE = "file-size" Failed(EVERY_TURN):
         "this process may not write files as large as its own programs (ulimit -f)"
         => Always, "ulimit -f unlimited (systemd: LimitFSIZE=infinity)";
+    WATCHES = "watch-limit" Failed(EVERY_TURN):
+        "the limit of epoll watches of this user is reached (this is not about disk space)"
+        => Always, "{sysctl fs.epoll.max_user_watches=4000000}, and look which program of this user holds so many";
     SMALL_FILES = "file-size" Degraded("workspaces and the image store cannot hold larger files"):
         "this process may write files of {value} bytes at most (ulimit -f)"
         => Always, "ulimit -f unlimited (systemd: LimitFSIZE=infinity)";
@@ -236,6 +251,9 @@ causes! {
     NOEXEC_HERE = "noexec" Degraded("no image can be started from there"):
         "{path} is on a file system mounted noexec ({mount})"
         => Always, "sudo mount -o remount,exec {mount}, or name another directory for the image store (directories.images, TMPDIR)";
+    NOEXEC_WORKSPACE = "noexec-workspace" Degraded("programs in a workspace cannot be executed by general images; the built-in worker executes none"):
+        "{path} is on a file system mounted noexec ({mount})"
+        => Always, "none needed unless general images execute what they write: sudo mount -o remount,exec {mount}, or name another directory (directories.workspaces)";
     FILE_SYSTEM = "file-system" Degraded("locks, sockets and permissions may not work there"):
         "{path} is on {kind}"
         => Always, "name a directory on a local file system";

@@ -3,13 +3,16 @@
 use turnjail_warden::trial::{Block, Outcome};
 use turnjail_warden::wire::Failure;
 
-use super::Check;
+use super::{Check, State};
 use crate::causes::evidence::Evidence;
 use crate::causes::{advise, table};
 use crate::{StartError, process, stage};
 
 /// Blocks without which a jail is made all the same, since another wall stands there.
 const SPARE: [Block; 2] = [Block::Proc, Block::NamespaceLimits];
+
+/// Blocks in place of which there is an older way.
+const NEWER: [Block; 3] = [Block::Trees, Block::TreeFlags, Block::Attach];
 
 /// A line for each block that is not to be had, and one for all that are.
 pub(super) async fn checks(here: &Evidence) -> Vec<Check> {
@@ -31,8 +34,23 @@ pub(super) async fn checks(here: &Evidence) -> Vec<Check> {
 }
 
 /// Whether a check of this name is of a block.
-pub(super) fn is_block(name: &str) -> bool {
+fn is_block(name: &str) -> bool {
     Block::ALL.iter().any(|block| block.name() == name)
+}
+
+/// What a failed check of a block comes to where a jail was made all the same; none where that has to stay
+/// as it is.
+pub(super) fn excused(check: &Check, here: &Evidence) -> Option<Check> {
+    let newer = NEWER.iter().find(|block| block.name() == check.name);
+    match newer {
+        Some(block) => Some(Check::of(block.name(), advise(&table::MOUNT_CALLS, here, &[]))),
+        None if is_block(check.name) => Some(Check {
+            state: State::Degraded,
+            consequence: Some("nothing: an older way was taken instead".to_owned()),
+            ..check.clone()
+        }),
+        None => None,
+    }
 }
 
 fn check(block: Block, outcome: Outcome, here: &Evidence) -> Option<Check> {

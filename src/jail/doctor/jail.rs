@@ -97,6 +97,7 @@ pub(super) async fn examine(client: &Client, image: &Image, here: &Evidence, rep
     let sealed = walls("walls", client, image, Isolation::SEALED).await;
     report.checks.push(sealed.unwrap_or_else(|error| Check::failed("walls", &error)));
     report.checks.push(general_walls(client, image).await);
+    report.checks.extend(general_proc(client, image, here, &report.checks).await);
     match inside::look(client, &spec(image, &[])).await {
         Ok(inside) => {
             report.checks.push(inside.check());
@@ -104,6 +105,22 @@ pub(super) async fn examine(client: &Client, image: &Image, here: &Evidence, rep
         }
         Err(error) => report.checks.push(Check::failed("inside", &error)),
     }
+}
+
+/// A general jail that has no /proc although the block alone could be had; none where it has one, or that
+/// is said already.
+async fn general_proc(
+    client: &Client,
+    image: &Image,
+    here: &Evidence,
+    said: &[Check],
+) -> Option<Check> {
+    let general = JailSpec { isolation: Isolation::GENERAL, ..spec(image, &["--version"]) };
+    let never = CancellationToken::new();
+    let ended = run(client, &general, b"", &never, || {}).await.ok()?;
+    let lacks = ended.missing.iter().any(|missing| missing.step == Step::Proc);
+    let known = said.iter().any(|check| check.code == table::MASKED_PROC.code);
+    (lacks && !known).then(|| Check::of("own /proc", advise(&table::MASKED_PROC, here, &[])))
 }
 
 /// Everything that must fail, in jails of this isolation.

@@ -148,7 +148,7 @@ pub async fn doctor(options: &JailOptions, places: &[(&'static str, PathBuf)]) -
     if let Some(image) = image {
         jail::examine(&client, &image, &here, &mut report).await;
     }
-    excuse_what_is_not_needed(&mut report.checks);
+    excuse_what_is_not_needed(&mut report.checks, &here);
     report
 }
 
@@ -158,12 +158,11 @@ fn refused(name: &'static str, verdict: Result<(), StartError>) -> Option<Check>
 }
 
 /// A block without which a jail was made all the same has an older way that was taken instead.
-fn excuse_what_is_not_needed(checks: &mut [Check]) {
+fn excuse_what_is_not_needed(checks: &mut [Check], here: &Evidence) {
     let made = checks.iter().any(|check| check.name == jail::SEALED && check.state == State::Ok);
-    for check in checks.iter_mut().filter(|_| made) {
-        if check.state == State::Failed && blocks::is_block(check.name) {
-            check.state = State::Degraded;
-            check.consequence = Some("nothing: an older way was taken instead".to_owned());
+    for check in checks.iter_mut().filter(|check| made && check.state == State::Failed) {
+        if let Some(excused) = blocks::excused(check, here) {
+            *check = excused;
         }
     }
 }

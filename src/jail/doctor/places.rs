@@ -11,6 +11,9 @@ use crate::causes::{advise, table};
 /// The name of the place from which programs are started.
 pub const STORE: &str = "images";
 
+/// The name of the place in which programs of general images may leave programs.
+pub const WORKSPACES: &str = "workspaces";
+
 /// Less room than this is used up by one turn.
 const ENOUGH_BYTES: u64 = 64 << 20;
 const ENOUGH_FILES: u64 = 1000;
@@ -33,8 +36,15 @@ fn check(evidence: &Evidence, name: &'static str, path: &Path) -> Option<Check> 
     let shown = path.display().to_string();
     let place = mount.place.display().to_string();
     let of = |cause, words: &[(&str, &str)]| Some(Check::of(name, advise(cause, evidence, words)));
-    if name == STORE && mount.flags.iter().any(|flag| flag == "noexec") {
-        return of(&table::NOEXEC_HERE, &[("path", &shown), ("mount", &place)]);
+    let noexec = mount.flags.iter().any(|flag| flag == "noexec");
+    match name {
+        STORE if noexec => {
+            return of(&table::NOEXEC_HERE, &[("path", &shown), ("mount", &place)]);
+        }
+        WORKSPACES if noexec => {
+            return of(&table::NOEXEC_WORKSPACE, &[("path", &shown), ("mount", &place)]);
+        }
+        _ => {}
     }
     let kind = mount.kind.as_str();
     if FOREIGN.iter().any(|foreign| kind == *foreign || kind.starts_with("fuse.")) {

@@ -47,6 +47,8 @@ steps! {
     StatusPipe = "make a pipe",
     /// clone3 of the jail into all its namespaces.
     JailNamespaces = "create the namespaces of a jail",
+    /// epoll_ctl: being told of a jail's end.
+    Watch = "watch for the end of a jail",
     /// Entering the cgroup that holds the jail's limits.
     Cgroup = "place the jail in its cgroup",
     /// Receiving the plan, in a jail that was prepared before it was known.

@@ -4,7 +4,7 @@
 //! nothing in it but /proc and a place to put a root, is where jails are cloned: a jail then never holds
 //! the host's mounts, not even while it is being made, and the kernel has fewer to copy and to take away.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use nix::errno::Errno;
@@ -33,10 +33,16 @@ impl Views {
     pub fn new() -> nix::Result<Self> {
         let host = namespace()?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let proc = sys::copy_tree(open(c"/proc", flags, Mode::empty())?.as_fd())?;
-        sys::restrict_tree(proc.as_fd(), 0)?;
+        let copy = |place: &CStr| -> nix::Result<OwnedFd> {
+            let tree = sys::copy_tree(open(place, flags, Mode::empty())?.as_fd())?;
+            sys::restrict_tree(tree.as_fd(), 0)?;
+            Ok(tree)
+        };
+        let proc = copy(c"/proc")?;
+        let others: Vec<OwnedFd> =
+            others().iter().filter_map(|place| copy(place).ok()).take(OTHERS.len()).collect();
         unshare(CloneFlags::CLONE_NEWNS)?;
-        let bare = strip(&proc).and_then(|()| namespace());
+        let bare = strip(&proc, &others).and_then(|()| namespace());
         match bare {
             Ok(bare) => Ok(Self { host, bare }),
             Err(errno) => setns(&host, CloneFlags::CLONE_NEWNS).and(Err(errno)),
@@ -62,8 +68,30 @@ fn namespace() -> nix::Result<OwnedFd> {
     open(c"/proc/self/ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
-/// Leaves nothing in this mount namespace but the given /proc.
-fn strip(proc: &OwnedFd) -> nix::Result<()> {
+/// Where other mounts of procfs are kept in the bare view.
+const OTHERS: [&CStr; 3] = [c"other", c"another", c"third"];
+
+/// Other mounts of procfs, where something is mounted below /proc: the kernel lets a jail have one of its
+/// own only while a whole one can be seen, which need not be the first.
+fn others() -> Vec<CString> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let masked = table
+        .lines()
+        .any(|line| line.split(' ').nth(4).is_some_and(|place| place.starts_with("/proc/")));
+    let other = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(3);
+        let whole = fields.next()? == "/" && after.starts_with("proc ");
+        let place = fields.next()?;
+        // A name with a space in it is not worth the trouble.
+        let fits = whole && !place.starts_with("/proc") && !place.contains('\\');
+        fits.then(|| CString::new(place).ok())?
+    };
+    if masked { table.lines().filter_map(other).collect() } else { Vec::new() }
+}
+
+/// Leaves nothing in this mount namespace but the given /proc, and the others.
+fn strip(proc: &OwnedFd, others: &[OwnedFd]) -> nix::Result<()> {
     const NONE: Option<&CStr> = None;
     let tmpfs = Some(c"tmpfs");
     let tight = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -74,6 +102,10 @@ fn strip(proc: &OwnedFd) -> nix::Result<()> {
     mkdir(c"proc", Mode::from_bits_truncate(0o555))?;
     mkdir(c"root", Mode::from_bits_truncate(0o555))?;
     sys::attach_tree(proc.as_fd(), c"proc")?;
+    for (other, place) in others.iter().zip(OTHERS) {
+        mkdir(place, Mode::from_bits_truncate(0o555))?;
+        sys::attach_tree(other.as_fd(), place)?;
+    }
     pivot_root(c".", c".")?;
     umount2(c".", MntFlags::MNT_DETACH)?;
     chdir(c"/")?;

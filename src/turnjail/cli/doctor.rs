@@ -73,7 +73,7 @@ fn configured(common: &Common) -> Result<Configured, CliError> {
     let places = vec![
         (places::STORE, directories.images.clone()),
         ("run directories", directories.run.clone()),
-        ("workspaces", directories.workspaces.clone()),
+        (places::WORKSPACES, directories.workspaces.clone()),
     ];
     let problem = session::check_config(&config).err();
     Ok(Configured { options: Some(settings.jail_options()), places, problem })
