@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Command;
 
 use serde_json::json;
+use turnjail_driver::ExitReason;
+use turnjail_images::{ImageStore, ImportOptions, Source};
 use turnjail_jail::{Profile, Status};
 use turnjail_tests::acts::{call, numbered};
-use turnjail_tests::jails::Bench;
+use turnjail_tests::archive::{configuration, image};
+use turnjail_tests::jails::{Bench, PROBE};
 use turnjail_tests::{Fact, Test};
 use turnjail_warden::seccomp::numbers::{self, Call};
 
@@ -25,6 +29,7 @@ pub const TESTS: &[Test] = &[
     Test::new("a16_no_name_of_the_hosts_is_reached", a16_abstract),
     Test::new("a17_the_never_list_does_not_reach_the_kernel", a17),
     Test::new("a18_no_pages_of_files_in_pipes", a18),
+    Test::new("a18_the_files_of_an_image_stay_as_they_are", a18_pages),
     Test::new("a20_no_terminal_is_steered", a20_calls),
     Test::with("a20_nor_where_the_host_has_one", &[Fact::Jail, Fact::Script], a20_terminal),
 ];
@@ -89,7 +94,6 @@ fn program_of_32_bits() -> Vec<u8> {
 
 #[cfg(target_arch = "x86_64")]
 fn a14_program() {
-    use std::os::unix::fs::PermissionsExt as _;
     let bench = Bench::new();
     let path = bench.path("root").join("old");
     fs::write(&path, program_of_32_bits()).expect("a program");
@@ -280,6 +284,73 @@ fn a18() {
             assert_forbidden_inside(&bench, profile, one.name, errno, &act);
         }
     }
+}
+
+/// Whatever a program tries on the files of its image, the next turn and the store find them as they were:
+/// both read through the same pages.
+fn a18_pages() {
+    let bench = Bench::new();
+    let store = ImageStore::open(&bench.path("images")).expect("a store");
+    let archive = bench.path("archive");
+    fs::write(&archive, image("probe", PROBE, configuration())).expect("an archive");
+    let (source, name) = (Source::Path(archive), "probe".parse().expect("a name"));
+    let imported = store.import(source, &name, &ImportOptions::default()).expect("an image");
+    let rootfs = imported.image.rootfs.clone();
+    let file = |flags: i64| call(numbers::OPENAT, json!([HERE, "/worker", flags, 0]));
+    let to = call(numbers::OPENAT, json!([HERE, "/workspace/copy", 0o102, 0o600]));
+    let pipe = call(numbers::PIPE2, json!([{"buffer": 8}, 0]));
+    let (from, input) = (json!({"of": 0}), json!({"word": [1, 0, 4]}));
+    let out = json!({"word": [1, 0, 0]});
+    let sockets = call(numbers::SOCKETPAIR, json!([1, 1, 0, {"buffer": 8}]));
+    let map = |access: i64, flags: i64| {
+        call(numbers::MMAP, json!([0, 4096, access, flags, {"of": 0}, 0]))
+    };
+    let vector = json!([["xxxxxxxx", 8]]);
+    let attempts = vec![
+        vec![file(0), pipe.clone(), call(numbers::SPLICE, json!([from, 0, input, 0, 64, 0]))],
+        vec![file(0), pipe.clone(), call(numbers::TEE, json!([out, input, 64, 0]))],
+        vec![file(0), pipe, call(numbers::VMSPLICE, json!([input, vector, 1, 8]))],
+        vec![file(0), sockets, call(numbers::SENDFILE, json!([{"word": [1, 0, 0]}, from, 0, 64]))],
+        vec![file(0), to, call(numbers::COPY_FILE_RANGE, json!([from, 0, {"of": 1}, 0, 64, 0]))],
+        vec![file(1)],
+        vec![file(0o1001)],
+        vec![file(0), call(numbers::PWRITE64, json!([{"of": 0}, "xxxxxxxx", 8, 0]))],
+        vec![file(0), map(3, 1)],
+        vec![json!(["write", "/proc/self/fd/0", "x"]), json!(["write", "/worker", "x"])],
+    ];
+    for &profile in PROFILES {
+        for acts in &attempts {
+            let mut spec = bench.spec_for(profile, acts);
+            spec.rootfs.clone_from(&rootfs);
+            let report = bench.acts_in(&spec, b"");
+            // From a file into a file of one's own is a copy, and lets its source alone.
+            let copied = acts.len() == 3 && acts[2][1] == json!(copy_number());
+            let refused =
+                report.reason == Some(ExitReason::Filter) || report.last_error().is_some();
+            assert!(refused || copied, "{acts:?} under {profile}: {report:?}");
+            let mut next = bench.spec_for(profile, &[json!(["print", "as ever"])]);
+            next.rootfs.clone_from(&rootfs);
+            assert_eq!(bench.run(&next, b"").expect("a jail").stdout, b"as ever{\"value\":7}\n");
+            let program = fs::read(rootfs.join("worker")).expect("the program");
+            assert!(program == PROBE, "{acts:?} under {profile} changed the program");
+        }
+    }
+    assert_eq!(store.verify().expect("looked at").differences, []);
+    // The control: a single byte shows, in the next turn as well as in the store.
+    let program = rootfs.join("worker");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("this user's");
+    let mut bytes = PROBE.to_vec();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&program, bytes).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o555)).expect("this user's");
+    assert_ne!(store.verify().expect("looked at").differences, [], "the control shows nothing");
+}
+
+fn copy_number() -> u32 {
+    numbers::COPY_FILE_RANGE
+        .number(turnjail_warden::seccomp::machine::Machine::NATIVE)
+        .expect("one")
 }
 
 fn a20_calls() {

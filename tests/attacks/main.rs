@@ -7,6 +7,7 @@
 //! - `setid`: A12 with a set-id program, which only root can prepare
 //! - `privilege`: A08 to A12, mounts, namespaces, other processes and identities
 //! - `calls`: A14 to A20, what reaches the kernel: foreign doors, socket families, forbidden calls
+//! - `survivors`: A24, what goes on when it must not, and the other way round
 //! - `marks`: A24 to A37, what stays behind or reaches the host: processes, set-id and special files
 //! - `resources`: A30 and A31, more than its share (how such programs end is in `jail/endings.rs`)
 //! - `burden`: A32 to A34, disk, time and output without end
@@ -22,6 +23,7 @@ mod resources;
 mod setid;
 mod setup;
 mod support;
+mod survivors;
 
 use std::process::ExitCode;
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         setid::TESTS,
         privilege::TESTS,
         calls::TESTS,
+        survivors::TESTS,
         marks::TESTS,
         resources::TESTS,
         burden::TESTS,
@@ -50,6 +53,8 @@ fn without_newer_calls() {
         "the_program_is_nobody_special",
         "a08_mounts_cannot_be_changed",
         "a12_a_general_program_sees_no_privilege",
+        // The image store needs openat2, which Linux 5.10 has.
+        "a18_the_files_of_an_image_stay_as_they_are",
     ];
     without::again("open_tree,move_mount,mount_setattr,close_range,clone3,openat2", &left_out);
 }

@@ -16,6 +16,7 @@ use crate::support::{HERE, PROFILES, Process, assert_control, assert_forbidden_i
 pub const TESTS: &[Test] = &[
     Test::new("a24_no_daemon_survives_its_jail", a24),
     Test::new("a27_no_set_id_file_is_left", a27),
+    Test::new("a27_nor_by_older_calls_unnamed_files_or_spare_bits", a27_more),
     Test::new("a35_no_links_are_planted", a35),
     Test::new("a37_no_special_files_are_planted", a37),
 ];
@@ -115,9 +116,89 @@ fn set_id_bits(bench: &Bench, profile: Profile) {
             vec![call(numbers::MKNODAT, json!([HERE, format!("{workspace}/new"), mode, 0]))]
         });
     }
-    // Not every file system of a host has user attributes, so there is no control.
-    let attribute = call(numbers::SETXATTR, json!(["/workspace/file", "user.x", "x", 1, 0]));
-    assert_forbidden_inside(bench, profile, "an attribute", EOPNOTSUPP, &[attribute]);
+    // Not every file system of a host has attributes, and capabilities are root's to give, so there is no
+    // control.
+    for name in ["user.x", "security.capability", "system.posix_acl_access", "trusted.x"] {
+        let open = call(numbers::OPENAT, json!([HERE, "/workspace/file", 0, 0]));
+        for acts in [
+            vec![call(numbers::SETXATTR, json!(["/workspace/file", name, "x", 1, 0]))],
+            vec![call(numbers::LSETXATTR, json!(["/workspace/file", name, "x", 1, 0]))],
+            vec![open, call(numbers::FSETXATTR, json!([{"of": 0}, name, "x", 1, 0]))],
+        ] {
+            assert_forbidden_inside(bench, profile, name, EOPNOTSUPP, &acts);
+        }
+    }
+}
+
+/// The calls of older programs, files without a name, and bits that the kernel does not look at.
+fn a27_more() {
+    const UNNAMED: i64 = 0o20_200_002;
+    let bench = Bench::new();
+    let open = |workspace: &str, flags: i64, mode: i64| {
+        call(numbers::OPENAT, json!([HERE, format!("{workspace}/new"), flags, mode]))
+    };
+    let unnamed =
+        |workspace: &str, mode: i64| call(numbers::OPENAT, json!([HERE, workspace, UNNAMED, mode]));
+    for mode in [0o4755, 0o2755, 0o6777_i64] {
+        for &profile in PROFILES {
+            assert_no_mark(&bench, profile, "high bits of a mode", EPERM, |workspace| {
+                vec![open(workspace, 0o101, mode | (1 << 32))]
+            });
+            assert_no_mark(&bench, profile, "high bits of flags", EPERM, |workspace| {
+                vec![open(workspace, 0o101 | (1 << 32), mode)]
+            });
+            assert_no_mark(&bench, profile, "a file without a name", EPERM, |workspace| {
+                vec![unnamed(workspace, mode)]
+            });
+        }
+        assert_no_mark(&bench, Profile::General, "one that gets it later", EPERM, |workspace| {
+            vec![unnamed(workspace, 0o600), call(numbers::FCHMOD, json!([{"of": 0}, mode]))]
+        });
+        assert_no_mark(&bench, Profile::General, "one with a name by then", EPERM, |workspace| {
+            let new = format!("{workspace}/new");
+            let name = call(numbers::LINKAT, json!([HERE, "/proc/self/fd/3", HERE, new, 0x400]));
+            let mark = call(numbers::FCHMODAT, json!([HERE, new, mode]));
+            vec![unnamed(workspace, 0o600), name, mark]
+        });
+        assert_no_mark(&bench, Profile::General, "without a mask", EPERM, |workspace| {
+            vec![call(numbers::UMASK, json!([0])), open(workspace, 0o101, mode)]
+        });
+        assert_no_mark(&bench, Profile::General, "a copy", EPERM, |workspace| {
+            // What a link leads to, and what stands behind another name.
+            let (file, new) = (format!("{workspace}/file"), format!("{workspace}/new"));
+            let link = call(numbers::SYMLINKAT, json!([file, HERE, new]));
+            vec![link, call(numbers::FCHMODAT, json!([HERE, new, mode]))]
+        });
+        older(&bench, mode);
+    }
+}
+
+/// Where there are the calls without directories.
+fn older(bench: &Bench, mode: i64) {
+    let machine = turnjail_warden::seccomp::machine::Machine::NATIVE;
+    for (what, one, kind) in [
+        ("creat", numbers::CREAT, 0),
+        ("mkdir", numbers::MKDIR, 0),
+        ("mknod", numbers::MKNOD, 0o100_000),
+        ("chmod", numbers::CHMOD, 0),
+    ] {
+        if one.number(machine).is_none() {
+            continue;
+        }
+        for &profile in PROFILES {
+            assert_no_mark(bench, profile, what, EPERM, |workspace| {
+                let name = if what == "chmod" { "file" } else { "new" };
+                vec![call(one, json!([format!("{workspace}/{name}"), kind | mode, 0]))]
+            });
+        }
+    }
+    if numbers::OPEN.number(machine).is_some() {
+        for &profile in PROFILES {
+            assert_no_mark(bench, profile, "open", EPERM, |workspace| {
+                vec![call(numbers::OPEN, json!([format!("{workspace}/new"), 0o101, mode]))]
+            });
+        }
+    }
 }
 
 fn a35() {

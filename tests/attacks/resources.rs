@@ -9,11 +9,12 @@ use turnjail_tests::jails::Bench;
 use turnjail_tests::{Fact, Test};
 use turnjail_warden::seccomp::numbers;
 
-use crate::support::assert_forbidden_inside;
+use crate::support::{Process, assert_forbidden_inside};
 
 pub const TESTS: &[Test] = &[
     Test::new("a30_a_sealed_program_has_no_processes_and_threads", a30),
     Test::with("a30_a_general_program_has_its_limit_of_processes", PROCESSES, a30_general),
+    Test::with("a30_every_kind_of_bomb_has_the_same_limit", PROCESSES, a30_kinds),
     Test::new("a31_tmp_has_a_limit_of_files", a31),
 ];
 
@@ -51,6 +52,37 @@ fn a30_general() {
         assert_eq!(report.last_error(), Some(EAGAIN), "{report:?}");
         let made = report.lines[0]["made"].as_u64().expect("how many");
         assert!((8..16).contains(&made), "{report:?}");
+    }
+}
+
+/// The same limit for a chain of vfork, for dead children that nobody waits for, and for threads; beside
+/// one that has used up all of it another jail has as much as ever.
+fn a30_kinds() {
+    let bench = Bench::new();
+    for kind in ["chain", "zombies", "threads"] {
+        let control = bench.outside(&[json!([kind, 200])]);
+        assert!(control.worked(), "{kind}: the host has too few as well: {control:?}");
+        let (process, thread) = (std::process::id(), std::thread::current().id());
+        let word = format!("bomb-{kind}-{process}-{thread:?}-");
+        let acts = [json!([kind, 1000]), json!(["sleep", 300]), json!(["print", word])];
+        let mut bomb = bench.spec_for(Profile::General, &acts);
+        bomb.limits.pids = 16;
+        let mut modest = bench.spec_for(Profile::General, &[json!(["forks", 10])]);
+        modest.limits.pids = 16;
+        let (bombed, other) = std::thread::scope(|scope| {
+            let bombed = scope.spawn(|| bench.acts_in(&bomb, b""));
+            (0..5).for_each(|_| assert!(bench.acts_in(&modest, b"").worked(), "beside {kind}"));
+            (bombed.join().expect("a jail"), bench.acts_in(&modest, b""))
+        });
+        assert!(other.worked(), "after {kind}: {other:?}");
+        let line = bombed.lines.first().unwrap_or_else(|| panic!("{kind}: {bombed:?}"));
+        assert_eq!(line["errno"], EAGAIN, "{kind}: {bombed:?}");
+        let made = line["made"].as_u64().expect("how many");
+        assert!((8..16).contains(&made), "{kind}: {bombed:?}");
+        assert!(Process::find_by(&word, |_| true).is_none(), "{kind}: something is left");
+        let sealed = bench.acts(Profile::Sealed, &[json!([kind, 1])]);
+        assert!(sealed.lines.is_empty() || sealed.last_error().is_some(), "{kind}: {sealed:?}");
+        assert!(!sealed.worked(), "{kind}: {sealed:?}");
     }
 }
 

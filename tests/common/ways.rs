@@ -6,7 +6,7 @@ use turnjail_jail::client::ClientOptions;
 use turnjail_warden::wire::Way;
 
 /// Carries the way to a process of the same test.
-const VARIABLE: &str = "TURNJAIL_TEST_WAY";
+pub(crate) const VARIABLE: &str = "TURNJAIL_TEST_WAY";
 
 thread_local! {
     static WAY: Cell<Way> = const { Cell::new(Way::Any) };
@@ -40,7 +40,7 @@ pub fn environment() -> (&'static str, &'static str) {
 }
 
 /// Options for a warden of this thread.
-pub(crate) fn options() -> ClientOptions {
+pub fn options() -> ClientOptions {
     let way = way();
     let pool = if way == Way::Direct { 0 } else { ClientOptions::default().pool };
     ClientOptions { pool, way }

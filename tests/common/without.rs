@@ -7,6 +7,8 @@ use turnjail_warden::seccomp::machine::Machine;
 use turnjail_warden::seccomp::numbers::{self, Call};
 use turnjail_warden::sys;
 
+use crate::ways;
+
 /// The calls that this process and its children are to do without: `name` or `name=EPERM`, separated by
 /// commas. Without an error it is ENOSYS.
 pub const VARIABLE: &str = "TURNJAIL_TEST_WITHOUT";
@@ -15,7 +17,10 @@ pub const VARIABLE: &str = "TURNJAIL_TEST_WITHOUT";
 pub(crate) const PREFIX: &str = "without_";
 
 /// Takes the calls away that the environment names. Before the first thread.
-pub(crate) fn take_away() {
+///
+/// # Panics
+/// When one of them is not known, or no filter can be had.
+pub fn take_away() {
     let Ok(list) = std::env::var(VARIABLE) else { return };
     let calls: Vec<(u32, Errno)> = list.split(',').map(call).collect();
     set_no_new_privs().expect("a process may give up privileges");
@@ -56,22 +61,49 @@ fn filter(calls: &[(u32, Errno)]) -> Vec<Instruction> {
 /// # Panics
 /// When one of them fails, or none is run.
 pub fn again(calls: &str, left_out: &[&str]) {
-    let program = std::env::current_exe().expect("this program");
+    let mut command = once_more(calls);
+    command.arg(crate::DIRECT);
+    command.args(left_out.iter().chain([&PREFIX]).flat_map(|name| ["--skip", name]));
+    let passed = passed(command, calls);
+    assert!(passed > 10, "only {passed} tests were run without {calls}");
+}
+
+/// The same with those of another program, whose tests are run once, that have one of these words in their
+/// names.
+///
+/// # Panics
+/// When one of them fails, or one of the words fits none.
+pub fn again_some(calls: &str, words: &[&str]) {
+    let list = once_more("").arg("--list").env_remove(VARIABLE).output();
+    let list = String::from_utf8_lossy(&list.expect("it is started again").stdout).into_owned();
+    for word in words {
+        let known = list.lines().any(|line| line.contains(word));
+        assert!(known, "no test is called {word}");
+        let mut command = once_more(calls);
+        command.arg(word).args(["--skip", PREFIX]).env(ways::VARIABLE, "direct");
+        if passed(command, calls) == 0 {
+            eprintln!("without {calls}: none of {word} can be run here");
+        }
+    }
+}
+
+fn once_more(calls: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
     // Jails must be made. What else a filter takes, or this process is no more, is not required again.
-    let output = std::process::Command::new(program)
-        .arg(crate::DIRECT)
-        .args(left_out.iter().chain([&PREFIX]).flat_map(|name| ["--skip", name]))
-        .env(VARIABLE, calls)
-        .env("TURNJAIL_REQUIRE", "jail")
-        .output()
-        .expect("it is started again");
+    command.env(VARIABLE, calls).env("TURNJAIL_REQUIRE", "jail");
+    command
+}
+
+/// How many tests passed, of which none failed.
+fn passed(mut command: std::process::Command, calls: &str) -> usize {
+    let output = command.output().expect("it is started again");
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}{errors}");
     let passed = text.lines().find_map(|line| {
         line.split_once("test result: ok. ")?.1.split_once(" passed")?.0.parse::<usize>().ok()
     });
-    assert!(passed.is_some_and(|passed| passed > 10), "{text}{errors}");
     let skips = errors.lines().filter(|line| line.starts_with("skipped"));
     skips.for_each(|line| eprintln!("without {calls}: {line}"));
+    passed.unwrap_or_else(|| panic!("{text}{errors}"))
 }

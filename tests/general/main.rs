@@ -2,6 +2,7 @@
 
 mod images;
 mod loopback;
+mod memory;
 mod places;
 mod rules;
 mod seeds;
@@ -14,7 +15,7 @@ mod walls;
 use std::process::ExitCode;
 
 use turnjail_tests::general::General::{Bun, Busybox, Coreutils, Esbuild, Node, Python};
-use turnjail_tests::{Fact, Test, harness};
+use turnjail_tests::{Fact, Test, harness, without};
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(walls::UNDER_A_LIE) {
@@ -68,6 +69,16 @@ fn main() -> ExitCode {
             &[Fact::Jail, Fact::Image(Python)],
             images::stop_signal,
         ),
+        Test::with(
+            "r15_node_reserves_what_it_likes_and_touches_what_it_may",
+            &[Fact::Jail, Fact::Image(Node)],
+            memory::node,
+        ),
+        Test::with(
+            "r15_bun_reserves_what_it_likes_and_touches_what_it_may",
+            &[Fact::Jail, Fact::Image(Bun)],
+            memory::bun,
+        ),
         Test::new("labels_tighten_and_settings_decide", store::labels),
         Test::with(
             "a_busybox_image_answers_a_turn",
@@ -86,6 +97,24 @@ fn main() -> ExitCode {
         ),
         Test::with("a_node_image_answers_a_turn", &[Fact::Jail, Fact::Image(Node)], store::node),
         Test::with("a_bun_image_answers_a_turn", &[Fact::Jail, Fact::Image(Bun)], store::bun),
+        Test::new("without_newer_calls_general_programs_run", || {
+            // The image store needs openat2, which Linux 5.10 has: without it nothing is imported.
+            without::again_some(
+                "open_tree,move_mount,mount_setattr,close_range,clone3",
+                &[
+                    "an_init_",
+                    "proc_and_dev_are_the_jails_own",
+                    "links_at_mount_points_stop_the_start",
+                    "a_program_below_a_mount_point_is_refused",
+                    "a_loopback_works_and_leads_nowhere_else",
+                    "the_canary_finds_every_general_wall_standing",
+                    "_work_unmodified",
+                    "_works_unmodified",
+                    "a_fork_bomb_is_held_and_ends",
+                    "_image_answers_a_turn",
+                ],
+            );
+        }),
         Test::with(
             "workers_in_other_languages_pass_the_brokers_rules",
             &[Fact::Jail, Fact::Image(Python), Fact::Image(Node), Fact::Image(Bun)],

@@ -39,7 +39,11 @@
 //! - `["run", PATH, ARGUMENT...]` in a child; `{"text": its output, "exit": N}`
 //! - `["forks", N]` makes children that sleep until one is refused or there are N, then ends them;
 //!   `{"value": made}` or `{"errno": .., "made": ..}`
-//! - `["orphan", MILLISECONDS]` leaves a grandchild that ignores signals and sleeps
+//! - `["orphan", MILLISECONDS]` leaves a grandchild that ignores signals and sleeps; `["survivor",
+//!   [ACT...]]` one that does the acts and keeps the streams
+//! - `["chain", N]` makes a child that makes a child, each by vfork's flag, until one is refused or there
+//!   are N; the last one reports. `["zombies", N]` makes children that end and are not waited for,
+//!   `["threads", N]` threads that sleep; each `{"value": made}` or `{"errno": .., "made": ..}`
 //!
 //! Misbehaviour:
 //! - `["touch", MIB]` allocates and writes memory, `["hide", MIB]` shared memory that is resident nowhere,

@@ -173,18 +173,13 @@ pub fn relay(milliseconds: u64) -> Value {
     json!({"value": children})
 }
 
-/// Leaves a grandchild that nothing but the end of its namespace or its time ends.
-pub fn orphan(milliseconds: u64) -> Value {
+/// Leaves a grandchild in a session of its own that does something.
+fn leave_behind(act: impl FnOnce()) -> Value {
     let pid = fork();
     if pid == 0 {
         raw_call(libc::SYS_setsid as u64, [0; 6]);
-        let pid = fork();
-        if pid == 0 {
-            ignore();
-            for stream in 0..3 {
-                files::close(stream);
-            }
-            crate::misbehave::sleep(milliseconds);
+        if fork() == 0 {
+            act();
         }
         leave(0);
     }
@@ -193,6 +188,61 @@ pub fn orphan(milliseconds: u64) -> Value {
     }
     end_of(pid);
     report::value(0)
+}
+
+/// Leaves one that nothing but the end of its namespace or its time ends.
+pub fn orphan(milliseconds: u64) -> Value {
+    leave_behind(|| {
+        ignore();
+        for stream in 0..3 {
+            files::close(stream);
+        }
+        crate::misbehave::sleep(milliseconds);
+    })
+}
+
+/// Leaves one that does acts and keeps its streams.
+pub fn survivor(acts: &[Value]) -> Value {
+    leave_behind(|| {
+        acts::perform(acts, &[], &mut |_| {});
+    })
+}
+
+/// A child that makes a child, and so on, each parent waiting in the kernel as after vfork, until one is
+/// refused or there are enough. The last one reports, and every other leaves.
+pub fn chain(most: u64) -> Value {
+    for made in 0..most {
+        let flags = (libc::CLONE_VFORK | libc::SIGCHLD) as u64;
+        match raw_call(libc::SYS_clone as u64, [flags, 0, 0, 0, 0, 0]) {
+            0 => {}
+            error @ ..0 => return json!({"errno": -error, "made": made}),
+            _ => leave(0),
+        }
+    }
+    json!({"value": most})
+}
+
+/// Children that end at once and that nobody waits for, until one is refused or there are enough.
+pub fn zombies(most: u64) -> Value {
+    for made in 0..most {
+        match fork() {
+            0 => leave(0),
+            error @ ..0 => return json!({"errno": -error, "made": made}),
+            _ => {}
+        }
+    }
+    json!({"value": most})
+}
+
+/// Threads that sleep, until one is refused or there are enough.
+pub fn threads(most: u64) -> Value {
+    for made in 0..most {
+        let thread = std::thread::Builder::new().stack_size(64 * 1024);
+        if let Err(error) = thread.spawn(|| crate::misbehave::sleep(60_000)) {
+            return json!({"errno": error.raw_os_error(), "made": made});
+        }
+    }
+    json!({"value": most})
 }
 
 /// The parameters as C strings.

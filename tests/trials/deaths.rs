@@ -13,9 +13,7 @@ use turnjail_jail::Profile;
 use turnjail_tests::jails::{Bench, private_dir};
 
 use crate::count;
-
-/// Tells this program to be a host.
-pub const AS_HOST: &str = "--as-trial-host";
+use crate::hosts::{self, AS_HOST, program};
 
 /// This program as a host: one turn that goes on, or short ones until somebody ends it.
 pub fn host(part: &str) -> ExitCode {
@@ -34,18 +32,6 @@ pub fn host(part: &str) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
-}
-
-fn program() -> std::path::PathBuf {
-    std::env::current_exe().expect("this program")
-}
-
-fn as_host(part: &str, home: &Path) -> Command {
-    let mut command = Command::new(program());
-    // The home stands in the command line, too: by it every process of the host's can be found.
-    command.args([AS_HOST, part]).arg(home).env("TMPDIR", home);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
 }
 
 /// Every process that was started from below this directory: jailed programs have its root, wardens
@@ -130,7 +116,7 @@ fn mounts() -> usize {
 /// The control: a jailed program is found for as long as its host lives.
 fn found_while_it_runs() {
     let home = private_dir();
-    let mut host = as_host("long", home.path()).spawn().expect("a host");
+    let mut host = hosts::host("long", home.path()).spawn().expect("a host");
     let end = Instant::now() + Duration::from_secs(10);
     while !left_of(home.path()).iter().any(|process| process.contains("/worker")) {
         assert!(Instant::now() < end, "no jailed program is found");
@@ -149,7 +135,8 @@ pub fn r17() {
     let rounds = count(40, 1_000);
     for round in 0..rounds {
         let home = private_dir();
-        let mut host = as_host("many", home.path()).stdout(Stdio::piped()).spawn().expect("a host");
+        let mut host =
+            hosts::host("many", home.path()).stdout(Stdio::piped()).spawn().expect("a host");
         let mut ready = [0; 6];
         let mut stdout = host.stdout.take().expect("its output");
         std::io::Read::read_exact(&mut stdout, &mut ready).expect("it is ready");

@@ -75,6 +75,19 @@ pub fn r15() {
     assert_eq!(report.last_error(), Some(ENOMEM), "{report:?}");
     let made = report.lines[0]["made"].as_u64().expect("how much");
     assert!((900..1024).contains(&made), "{made} MiB of 1024");
+    // Of a general image the whole jail counts, whoever it is that touches: a watch, or a cgroup.
+    let mut spec = bench.spec_for(Profile::General, &[json!(["touch", 3 * 1024])]);
+    spec.limits.memory_mb = 1024;
+    let ended = bench.run(&spec, b"").expect("a jail");
+    assert_eq!(ended.reason, ExitReason::Memory, "{}", ended.cause());
+    assert!(ended.cause().contains("memory limit"), "{}", ended.cause());
+    // Each process asked by itself: its private memory, by the kernel.
+    spec.isolation.data_limit = true;
+    let report = bench.acts_in(&spec, b"");
+    let made = report.lines.first().map_or(0, |line| line["made"].as_u64().unwrap_or(0));
+    let refused = report.last_error() == Some(ENOMEM) && (900..1024).contains(&made);
+    assert!(refused || report.reason == Some(ExitReason::Memory), "{report:?}");
+    assert!(bench.outside(&[json!(["touch", 1100])]).worked(), "this machine has no such memory");
 }
 
 /// Zeros until it is full, then a million empty files.

@@ -9,7 +9,7 @@ mod stage;
 
 use std::process::ExitCode;
 
-use turnjail_tests::{Fact, Test, harness};
+use turnjail_tests::{Fact, Test, harness, without};
 
 fn main() -> ExitCode {
     harness(&[
@@ -27,6 +27,12 @@ fn main() -> ExitCode {
         Test::new("a_failing_model_is_the_workers_failure", conversation::failing_model),
         Test::new("a_dead_warden_fails_its_turns_and_no_other", restart::after_death),
         Test::new("skills_are_read_in_pages_that_no_worker_cuts", skills::pages),
+        Test::new("without_newer_calls_turns_run", || {
+            without::again_some(
+                "open_tree,move_mount,mount_setattr,close_range,clone3,openat2",
+                &["a_second_turn", "a_fresh_start", "a_guild_shares", "a_host_call", "the_receipt"],
+            );
+        }),
         Test::new("two_hundred_channels_in_twenty_guilds", crowd::guilds),
     ])
 }
