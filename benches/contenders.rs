@@ -69,6 +69,7 @@ impl Place {
             make_dir(&root.join(name));
         }
         make_program(&root.join("worker"), noop.program());
+        make_program(&root.join("measure"), FLOOR);
         make_program(&directory.join("measure"), FLOOR);
         Self { directory: directory.to_owned() }
     }
@@ -139,6 +140,8 @@ pub enum Until {
     Reaped,
     /// From the request until the host knows that the program has been executed.
     Executed,
+    /// From the cancellation of a program that would run for ever until nothing of it is left.
+    Cancelled,
 }
 
 /// A sealed jail.
@@ -161,9 +164,13 @@ impl Jail {
         let client = runtime
             .block_on(Client::start_with(ClientOptions { pool, ..ClientOptions::default() }));
         let client = client.expect("a warden");
+        let (program, word) = match until {
+            Until::Cancelled => ("/measure", "spin"),
+            Until::Reaped | Until::Executed => ("/worker", "noop"),
+        };
         let spec = JailSpec {
             rootfs: place.path("root"),
-            command: vec!["/worker".to_owned(), "noop".to_owned()],
+            command: vec![program.to_owned(), word.to_owned()],
             environment: Vec::new(),
             working_dir: String::new(),
             mounts: vec![
@@ -189,19 +196,29 @@ impl Contender for Jail {
     }
 
     fn start(&mut self) -> Duration {
-        let never = CancellationToken::new();
+        let cancel = CancellationToken::new();
         let start = Instant::now();
         let mut executed = Duration::ZERO;
-        let started = || executed = start.elapsed();
-        let ended = self.runtime.block_on(run(&self.client, &self.spec, b"", &never, started));
+        let started = || {
+            executed = start.elapsed();
+            if self.until == Until::Cancelled {
+                cancel.cancel();
+            }
+        };
+        let ended = self.runtime.block_on(run(&self.client, &self.spec, b"", &cancel, started));
         let reaped = start.elapsed();
         let ended = ended.expect("a jail");
-        assert_eq!((ended.reason, &ended.stdout[..]), (ExitReason::Ok, &b"hi\n"[..]));
+        let expected = match self.until {
+            Until::Cancelled => (ExitReason::Cancelled, &b""[..]),
+            Until::Reaped | Until::Executed => (ExitReason::Ok, &b"hi\n"[..]),
+        };
+        assert_eq!((ended.reason, &ended.stdout[..]), expected);
         self.starts += 1;
         self.prepared += u32::from(ended.timing.prepared);
         match self.until {
             Until::Reaped => reaped,
             Until::Executed => executed,
+            Until::Cancelled => reaped.saturating_sub(executed),
         }
     }
 }

@@ -47,6 +47,7 @@ fn contenders(place: &Place, pool: u16) -> Vec<Box<dyn Contender>> {
         Box::new(Floor::new(place)),
         jail("turnjail", Until::Reaped),
         jail("turnjail, request to exec", Until::Executed),
+        jail("turnjail, cancel to nothing left", Until::Cancelled),
     ];
     if let Some(bubblewrap) = Bubblewrap::new(place) {
         contenders.push(Box::new(bubblewrap));

@@ -5,7 +5,7 @@
 //! pivot_root, exec of a static program that writes three bytes and exits; read the bytes, reap. No
 //! seccomp, landlock, limits or checks. Answers with the nanoseconds it took.
 //!
-//! Started as `turnjail-floor noop`, it is that program. It is static and small like the warden, because
+//! Started as `turnjail-floor noop`, it is that program; as `spin`, one that never ends. It is static and small like the warden, because
 //! cloning a large process costs milliseconds of its own.
 #![no_main]
 
@@ -40,8 +40,11 @@ extern "C" fn main(count: c_int, arguments: *const *const c_char) -> c_int {
         .collect();
     let result = match &arguments[..] {
         [word] if *word == Path::new("noop") => sys::write(1, b"hi\n").map_err(Into::into),
+        [word] if *word == Path::new("spin") => loop {
+            std::hint::spin_loop();
+        },
         [program, directory] => serve(program, directory),
-        _ => Err("usage: turnjail-floor PROGRAM DIRECTORY, or turnjail-floor noop".into()),
+        _ => Err("usage: turnjail-floor PROGRAM DIRECTORY, or turnjail-floor noop or spin".into()),
     };
     match result {
         Ok(()) => 0,

@@ -13,8 +13,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::{Pid, Signal, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt as _, Interest};
-use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -62,9 +62,9 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Connection {
-    /// A SOCK_SEQPACKET socket. Tokio has no type for one; what is used of this one, its readiness, is
-    /// the same for every kind of socket.
-    socket: UnixDatagram,
+    /// A SOCK_SEQPACKET socket. Watched for reading alone: who watches it for writing is woken each time
+    /// that the warden takes a request, and the warden pays for it.
+    socket: AsyncFd<OwnedFd>,
     /// Jails that have been asked for and have not ended; none once the warden is gone.
     jails: Mutex<Option<HashMap<u64, Slot>>>,
     next: AtomicU64,
@@ -74,7 +74,7 @@ struct Connection {
 #[derive(Debug)]
 struct Slot {
     started: Option<oneshot::Sender<Result<Started, Failure>>>,
-    exited: oneshot::Sender<Exit>,
+    exited: oneshot::Sender<Result<Exit, Failure>>,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Drop for Process {
 pub struct Jail {
     process: Process,
     status: pipe::Receiver,
-    exited: oneshot::Receiver<Exit>,
+    exited: oneshot::Receiver<Result<Exit, Failure>>,
     objects: Objects,
     missing: Vec<Failure>,
     prepared: bool,
@@ -122,8 +122,8 @@ impl Client {
     pub async fn start_with(options: ClientOptions) -> Result<Self, StartError> {
         let limiter = Limiter::own();
         let (socket, keeper) = process::start()?;
-        let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::from(socket))
-            .map_err(|e| host_error("watch a socket", &e))?;
+        let socket =
+            watched(socket, Interest::READABLE).map_err(|e| host_error("watch a socket", &e))?;
         let jails = Mutex::new(Some(HashMap::new()));
         let connection = Arc::new(Connection { socket, jails, next: AtomicU64::new(1) });
         let received = tokio::time::timeout(READY_WITHIN, connection.receive()).await;
@@ -274,7 +274,8 @@ impl Jail {
 
     /// Waits until nothing of the jail is left.
     pub async fn ended(&mut self) -> Result<Exit, StartError> {
-        let mut exit = (&mut self.exited).await.map_err(|_| StartError::WardenDied)?;
+        let exited = (&mut self.exited).await.map_err(|_| StartError::WardenDied)?;
+        let mut exit = exited.map_err(|e| StartError::step(e, self.objects.of_step(e)))?;
         // What an init says of its program: it cannot die of the same signal itself.
         let mut record = [0; Report::BYTES];
         if self.status.read_exact(&mut record).await.is_ok()
@@ -328,7 +329,8 @@ impl Connection {
                     }
                     // One that nobody can kill must not run on: the warden takes it along.
                     if !killed {
-                        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+                        let both = rustix::net::Shutdown::Both;
+                        let _ = rustix::net::shutdown(self.socket.get_ref(), both);
                     }
                     return;
                 };
@@ -338,14 +340,14 @@ impl Connection {
                     let _ = waiting.send(Ok(started));
                 }
             }
-            Response::Rejected { id, failure } => {
-                if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
-                    let _ = waiting.send(Err(failure));
-                }
-            }
+            Response::Rejected { id, failure } => match jails.remove(&id) {
+                Some(Slot { started: Some(waiting), .. }) => drop(waiting.send(Err(failure))),
+                Some(Slot { started: None, exited }) => drop(exited.send(Err(failure))),
+                None => {}
+            },
             Response::Exited { id, exit } => {
                 if let Some(slot) = jails.remove(&id) {
-                    let _ = slot.exited.send(exit);
+                    let _ = slot.exited.send(Ok(exit));
                 }
             }
             Response::Ready(_) | Response::Unable(_) => {}
@@ -356,12 +358,12 @@ impl Connection {
     async fn receive(&self) -> io::Result<Option<(Response, Vec<OwnedFd>)>> {
         let mut buffer = vec![0_u8; 4096];
         let mut fds = Vec::new();
-        let receive = || {
+        let receive = |socket: &OwnedFd| {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let mut parts = [IoSliceMut::new(&mut buffer)];
             let flags = RecvFlags::CMSG_CLOEXEC;
-            let message = recvmsg(&self.socket, &mut parts, &mut control, flags)?;
+            let message = recvmsg(socket, &mut parts, &mut control, flags)?;
             for part in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(received) = part {
                     fds.extend(received);
@@ -383,18 +385,31 @@ impl Connection {
         if message.len() > MESSAGE_BYTES {
             return Err(rustix::io::Errno::MSGSIZE.into());
         }
-        let send = || {
+        let send = |socket: &OwnedFd| {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             if !fds.is_empty() {
                 control.push(SendAncillaryMessage::ScmRights(fds));
             }
             let parts = [IoSlice::new(&message)];
-            sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
-                .map_err(io::Error::from)
+            sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL).map_err(io::Error::from)
         };
-        self.socket.async_io(Interest::WRITABLE, send).await.map(drop)
+        match send(self.socket.get_ref()) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other.map(drop),
+        }
+        // More requests wait than the socket holds: the warden is far behind.
+        let socket = self.socket.get_ref().try_clone()?;
+        let socket = watched(socket, Interest::WRITABLE)?;
+        socket.async_io(Interest::WRITABLE, send).await.map(drop)
     }
+}
+
+/// Deprecated for the sake of values that could come to name another descriptor; an `OwnedFd` is one for
+/// its whole life, and what is to be used in its place asks for an unsafe block.
+#[allow(deprecated)]
+fn watched(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(socket, interest)
 }
 
 /// The names of a plan's objects, to say which one a step failed on.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
@@ -49,13 +50,16 @@ pub async fn run(
     started: impl FnOnce(),
 ) -> Result<Ended, StartError> {
     let asked = Instant::now();
-    let (theirs, streams) = pipes()?;
+    let (theirs, ours) = pipes()?;
     let mut plan = spec.plan()?;
     let group = client.limiter().group(&spec.limits, own_processes(spec.isolation))?;
     if group.is_some() {
         limits::held_by_group(&mut plan);
     }
-    let mut jail = client.jail_in(plan.clone(), theirs, group.as_ref().map(Group::dir)).await?;
+    let jail = client.jail_in(plan.clone(), theirs, group.as_ref().map(Group::dir));
+    // The request first: what is left to do here is done while the jail is being made.
+    let (jail, streams) = tokio::join!(jail, async { Streams::watch(ours) });
+    let (mut jail, streams) = (jail?, streams?);
     tokio::select! {
         ready = jail.ready() => {
             ready?;
@@ -108,21 +112,30 @@ struct Streams {
     stderr: pipe::Receiver,
 }
 
-fn pipes() -> Result<([OwnedFd; 3], Streams), StartError> {
-    let make = || -> std::io::Result<_> {
-        let (stdin, worker_in) = pipe::pipe()?;
-        let (worker_out, stdout) = pipe::pipe()?;
-        let (worker_err, stderr) = pipe::pipe()?;
-        let theirs = [
-            worker_in.into_blocking_fd()?,
-            worker_out.into_blocking_fd()?,
-            worker_err.into_blocking_fd()?,
-        ];
-        Ok((theirs, Streams { stdin, stdout, stderr }))
+impl Streams {
+    fn watch([stdin, stdout, stderr]: [OwnedFd; 3]) -> Result<Self, StartError> {
+        let watch = || -> std::io::Result<_> {
+            Ok(Self {
+                stdin: pipe::Sender::from_owned_fd(stdin)?,
+                stdout: pipe::Receiver::from_owned_fd(stdout)?,
+                stderr: pipe::Receiver::from_owned_fd(stderr)?,
+            })
+        };
+        watch().map_err(|e| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            StartError::host("watch the pipes of a worker", errno)
+        })
+    }
+}
+
+/// The jail's ends and the host's ends of a program's standard streams.
+fn pipes() -> Result<([OwnedFd; 3], [OwnedFd; 3]), StartError> {
+    let make = || -> Result<_, Errno> {
+        let flags = PipeFlags::CLOEXEC;
+        let (stdin, stdout, stderr) = (pipe_with(flags)?, pipe_with(flags)?, pipe_with(flags)?);
+        Ok(([stdin.0, stdout.1, stderr.1], [stdin.1, stdout.0, stderr.0]))
     };
-    make().map_err(|e| {
-        StartError::host("make pipes for a worker", Errno::from_io_error(&e).unwrap_or(Errno::IO))
-    })
+    make().map_err(|errno| StartError::host("make pipes for a worker", errno))
 }
 
 struct Attended {

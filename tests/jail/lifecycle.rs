@@ -351,6 +351,29 @@ pub fn at_once() {
     });
 }
 
+/// More requests than the socket of a warden that is held up takes: the rest waits for it.
+pub fn warden_held_up() {
+    let bench = Bench::new();
+    let keeper = bench.client().keeper().as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+    let warden = children.expect("the keeper's child").trim().parse().expect("one number");
+    let mut spec = bench.spec_for(Profile::Sealed, &[json!(["print", "x"])]);
+    spec.environment.push(format!("LONG={}", "x".repeat(20_000)));
+    let never = CancellationToken::new();
+    kill(Pid::from_raw(warden), Signal::SIGSTOP).expect("stopped");
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        kill(Pid::from_raw(warden), Signal::SIGCONT).expect("continued");
+    });
+    bench.runtime().block_on(async {
+        let runs = (0..64).map(|_| run(bench.client(), &spec, b"", &never, || {}));
+        let mut set: Vec<_> = runs.map(Box::pin).collect();
+        for ended in futures(&mut set).await {
+            assert_eq!(ended.expect("a jail").reason, ExitReason::Ok);
+        }
+    });
+}
+
 /// Polls all at once, so that all are under way together.
 async fn futures<F: Future + Unpin>(set: &mut [F]) -> Vec<F::Output> {
     let mut done: Vec<Option<F::Output>> = set.iter().map(|_| None).collect();

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Test::new("a_killed_host_and_warden_leave_no_process", lifecycle::host_and_warden_die),
         Test::new("many_jails_leak_nothing", lifecycle::many),
         Test::new("jails_at_once_all_end", lifecycle::at_once),
+        Test::new("a_warden_that_is_held_up_gets_every_request", lifecycle::warden_held_up),
         Test::with(
             "a_pool_fills_up_when_nothing_happens",
             &[Fact::Jail, Fact::Pool],

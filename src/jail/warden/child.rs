@@ -26,7 +26,7 @@ use crate::prepare::Prepared;
 use crate::seccomp::{Filter, Profile};
 use crate::step::Step;
 use crate::wire::{Failure, Report};
-use crate::{classic, devices, init, sys};
+use crate::{classic, devices, handover, init, sys};
 
 /// The descriptors that the child starts with.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +35,8 @@ pub struct Descriptors {
     pub stdio: [RawFd; 3],
     /// The writing end of the status pipe.
     pub status: RawFd,
+    /// Where the trees of the plan's directories arrive; none where the child binds them itself.
+    pub trees: Option<RawFd>,
     /// The directory of the jail's cgroup, when there is one.
     pub cgroup: Option<Cgroup>,
 }
@@ -76,43 +78,54 @@ const WATCHERS: [(&CStr, &[u8]); 2] =
 pub(crate) type Done = Result<(), Failure>;
 
 /// Builds the jail around the calling process and executes the program.
-pub fn run(jail: &Prepared, descriptors: Descriptors) -> ! {
+pub fn run(mut jail: Prepared, descriptors: Descriptors) -> ! {
     let mut status = descriptors.status;
-    let failure = build(jail, descriptors, &mut status);
+    let built = build(&mut jail, descriptors, &mut status);
+    let failure = execute(&jail, built);
     let _ = sys::write(status, &Report::Failed(failure).encode());
     sys::exit_now(127)
 }
 
-/// Every step in its order; gives back the failure that stopped it.
-fn build(jail: &Prepared, descriptors: Descriptors, status: &mut RawFd) -> Failure {
-    let mut before_exec = || -> Done {
-        cgroup(descriptors.cgroup)?;
-        standard_streams(descriptors.stdio)?;
-        enclose(jail, *status)?;
-        mounts(jail)?;
-        limits(jail)?;
-        holdings(jail)?;
-        lasting_privileges(jail)?;
-        no_capabilities()?;
-        landlock(jail)?;
-        if jail.plan.profile == Profile::General {
-            *status = init::split(jail, *status)?;
-        }
-        *status = close_descriptors(*status)?;
-        nice(jail)?;
-        filter(jail.policies.filter(jail.plan.profile, jail.plan.filter_options()))
-    };
-    execute(jail, before_exec())
+/// Every step in its order, up to exec.
+fn build(jail: &mut Prepared, descriptors: Descriptors, status: &mut RawFd) -> Done {
+    cgroup(descriptors.cgroup)?;
+    standard_streams(descriptors.stdio)?;
+    separate(jail, *status)?;
+    receive_trees(jail, descriptors.trees)?;
+    enter(jail, *status)?;
+    mounts(jail)?;
+    limits(jail)?;
+    holdings(jail)?;
+    lasting_privileges(jail)?;
+    no_capabilities()?;
+    landlock(jail)?;
+    if jail.plan.profile == Profile::General {
+        *status = init::split(jail, *status)?;
+    }
+    *status = close_descriptors(*status)?;
+    nice(jail)?;
+    filter(jail.policies.filter(jail.plan.profile, jail.plan.filter_options()))
 }
 
-/// The steps that need a plan's image but nothing of its turn.
-pub(crate) fn enclose(jail: &Prepared, status: RawFd) -> Done {
+/// The steps that need nothing of the host's directories. The warden opens those meanwhile.
+pub(crate) fn separate(jail: &Prepared, status: RawFd) -> Done {
     identity(jail)?;
     own_session(jail)?;
     network(jail)?;
-    forbid_namespaces(jail, status)?;
+    forbid_namespaces(jail, status)
+}
+
+/// The steps that need a plan's image but nothing of its turn.
+pub(crate) fn enter(jail: &Prepared, status: RawFd) -> Done {
     enter_root(jail, status)?;
     tmp(jail)
+}
+
+/// Waits for the warden, which kills this process when it has no trees for it.
+fn receive_trees(jail: &mut Prepared, trees: Option<RawFd>) -> Done {
+    let Some(socket) = trees else { return Ok(()) };
+    let (_, fds) = handover::receive(socket, &mut [0]).map_err(fail(Step::Plan))?;
+    jail.receive(fds)
 }
 
 /// The program, or the canary's attempt in its place, after what came before. Comes back with a failure.

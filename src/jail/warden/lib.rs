@@ -13,6 +13,7 @@ pub mod canary;
 pub mod child;
 pub mod classic;
 pub mod devices;
+pub mod handover;
 pub mod init;
 pub mod landlock;
 pub mod launch;

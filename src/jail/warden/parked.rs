@@ -6,23 +6,18 @@
 //! holds nothing but its control socket and its status pipe, serves one plan and no other, and ends when
 //! the warden lets go of the socket.
 
-use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixAddr, recvmsg};
 
 use crate::child::{self, Done, STATUS, fail};
 use crate::prepare::Prepared;
 use crate::step::Step;
-use crate::sys;
-use crate::wire::{Failure, MESSAGE_BYTES, Plan, Report, Request, Target};
+use crate::wire::{Failure, MESSAGE_BYTES, Plan, Report, Request};
+use crate::{handover, sys};
 
 /// Where the control socket is kept; all above is closed.
 const CONTROL: RawFd = STATUS + 1;
-
-/// The standard streams and a tree for every place.
-const DESCRIPTORS: usize = 3 + Target::ALL.len();
 
 /// Prepares a jail in the calling process, waits for its plan, and executes the plan's program.
 pub fn run(place: &Prepared, control: RawFd, status: RawFd) -> ! {
@@ -35,7 +30,8 @@ pub fn run(place: &Prepared, control: RawFd, status: RawFd) -> ! {
 }
 
 fn prepare(place: &Prepared, control: RawFd, status: RawFd) -> Done {
-    child::enclose(place, status)?;
+    child::separate(place, status)?;
+    child::enter(place, status)?;
     child::lasting_privileges(place)?;
     keep(control, status).map_err(fail(Step::Descriptors))?;
     child::filter(&place.policies.stages.first)
@@ -79,27 +75,16 @@ fn serve(place: &Prepared) -> Result<Failure, Failure> {
 
 /// The plan with its descriptors. Ends the process when the warden lets go of it.
 fn receive() -> nix::Result<(Box<Plan>, Vec<OwnedFd>)> {
-    let mut buffer = vec![0; MESSAGE_BYTES];
-    let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS]);
-    let mut parts = [IoSliceMut::new(&mut buffer)];
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = loop {
-        match recvmsg::<UnixAddr>(CONTROL, &mut parts, Some(&mut space), flags) {
-            Err(Errno::EINTR) => {}
-            other => break other?,
-        }
-    };
-    let mut fds = Vec::new();
-    for part in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(received) = part {
-            fds.extend(received.into_iter().map(sys::received));
-        }
-    }
-    let length = message.bytes;
+    // Not zeros, so that the memory is there before it is needed: until then there is time.
+    let mut buffer = vec![1; MESSAGE_BYTES];
+    let (length, fds) = handover::receive(CONTROL, &mut buffer)?;
     if length == 0 {
         sys::exit_now(0);
     }
-    match postcard::from_bytes(&buffer[..length]) {
+    let request = postcard::from_bytes(&buffer[..length]);
+    // To give so much memory back to the kernel takes longer than to read the plan.
+    std::mem::forget(buffer);
+    match request {
         Ok(Request::Start(plan)) => Ok((plan, fds)),
         _ => Err(Errno::EBADMSG),
     }

@@ -1,11 +1,8 @@
 //! The jails that are prepared and wait for a plan, and for which plan the next ones are prepared.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
-
-use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use crate::seccomp::Profile;
 use crate::wire::Plan;
@@ -20,20 +17,10 @@ pub struct Parked {
     pub number: u64,
     /// What it was prepared for.
     example: Rc<Plan>,
-    control: OwnedFd,
+    /// Where it takes one plan, as the host encoded it, with the plan's descriptors.
+    pub control: OwnedFd,
     /// The reading end of its status pipe.
     pub status: OwnedFd,
-}
-
-impl Parked {
-    /// Hands it a plan, as the host encoded it, with the plan's descriptors. After this the jail is the
-    /// plan's, or gone.
-    pub fn hand_over(&self, request: &[u8], fds: &[RawFd]) -> nix::Result<()> {
-        let parts = [IoSlice::new(request)];
-        let rights = [ControlMessage::ScmRights(fds)];
-        let flags = MsgFlags::MSG_NOSIGNAL;
-        sendmsg::<UnixAddr>(self.control.as_raw_fd(), &parts, &rights, flags, None).map(drop)
-    }
 }
 
 /// The pool.

@@ -124,7 +124,7 @@ pub struct Prepared<'a> {
     pub gid_map: String,
     /// Where the root is attached before it is pivoted to.
     pub root_path: CString,
-    /// The root's tree; none once it has been entered, and where it is bound in the jail.
+    /// The root's tree; none where it is bound in the jail, and once it has been entered.
     pub root: Option<OwnedFd>,
     /// What is mounted into it.
     pub trees: Vec<Tree>,
@@ -141,13 +141,22 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Opens and allocates everything, in the host's view; nothing is left behind when it fails.
+    /// Allocates everything; the trees of the plan's directories are [received](Self::receive) later.
     pub fn new(plan: &'a Plan, policies: &'a Policies, place: &[u8]) -> Result<Self, Failure> {
-        if !policies.mechanisms.detached_mounts {
-            return Self::with(plan, policies, None, place, Vec::new());
+        Self::with(plan, policies, None, place, Vec::new())
+    }
+
+    /// Takes the trees that [`all_trees`] made for this plan.
+    pub fn receive(&mut self, fds: impl IntoIterator<Item = OwnedFd>) -> Result<(), Failure> {
+        let mut fds = fds.into_iter();
+        self.root = fds.next();
+        self.trees = attachments(self.plan, fds);
+        // Cut off where this process has no room for them.
+        if self.root.is_none() || self.trees.len() != self.plan.binds.len() {
+            let errno = Errno::EMFILE as i32;
+            return Err(Failure { step: Step::AttachMount, index: 0, errno });
         }
-        let root = detach(&plan.root, 0, attributes(true, false))?;
-        Self::with(plan, policies, Some(root), place, trees(plan)?)
+        Ok(())
     }
 
     /// What is needed to go as far as can be without a turn: the root alone.
@@ -166,8 +175,7 @@ impl<'a> Prepared<'a> {
         policies: &'a Policies,
         trees: impl Iterator<Item = OwnedFd>,
     ) -> Result<Self, Failure> {
-        let tree = |(bind, tree): (&Bind, OwnedFd)| Tree { tree, target: bind.target };
-        Self::with(plan, policies, None, &[], plan.binds.iter().zip(trees).map(tree).collect())
+        Self::with(plan, policies, None, &[], attachments(plan, trees))
     }
 
     fn with(
@@ -235,14 +243,26 @@ impl Strings {
     }
 }
 
-/// The trees of everything that a plan mounts into the root.
-pub fn trees(plan: &Plan) -> Result<Vec<Tree>, Failure> {
+/// The trees of everything that a plan mounts into the root, in its order; to be made in the host's view.
+pub fn trees(plan: &Plan) -> Result<Vec<OwnedFd>, Failure> {
     plan.binds.iter().zip(1..).map(|(bind, index)| tree(bind, index)).collect()
 }
 
-fn tree(bind: &Bind, index: u16) -> Result<Tree, Failure> {
-    let flags = attributes(bind.target.read_only(), bind.noexec);
-    Ok(Tree { tree: detach(&bind.source, index, flags)?, target: bind.target })
+/// The same with the root's own before them.
+pub fn all_trees(plan: &Plan) -> Result<Vec<OwnedFd>, Failure> {
+    let mut all = vec![detach(&plan.root, 0, attributes(true, false))?];
+    all.extend(trees(plan)?);
+    Ok(all)
+}
+
+fn tree(bind: &Bind, index: u16) -> Result<OwnedFd, Failure> {
+    detach(&bind.source, index, attributes(bind.target.read_only(), bind.noexec))
+}
+
+/// Where each tree goes.
+fn attachments(plan: &Plan, trees: impl Iterator<Item = OwnedFd>) -> Vec<Tree> {
+    let tree = |(bind, tree): (&Bind, OwnedFd)| Tree { tree, target: bind.target };
+    plan.binds.iter().zip(trees).map(tree).collect()
 }
 
 /// The flags of a mount: no set-id programs and no devices anywhere.

@@ -9,13 +9,11 @@ use std::rc::Rc;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-    recvmsg, sendmsg, socketpair,
-};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
 use nix::unistd::pipe2;
 
 use crate::child::{self, Cgroup, Descriptors};
+use crate::handover;
 use crate::parked;
 use crate::pool::{self, Parked, Pool, can_be_prepared};
 use crate::prepare::{self, Policies, Prepared};
@@ -61,7 +59,14 @@ struct Message {
 struct Made {
     pidfd: OwnedFd,
     status: OwnedFd,
-    prepared: bool,
+    /// It was prepared, and waits for its plan.
+    waiting: Option<Waiting>,
+}
+
+/// What a prepared jail is to be given with its plan, and where.
+struct Waiting {
+    control: OwnedFd,
+    trees: Vec<OwnedFd>,
 }
 
 struct Warden<'a> {
@@ -168,13 +173,18 @@ impl<'a> Warden<'a> {
         let started = <[OwnedFd; 3]>::try_from(fds)
             // Cut off where this process has no room for them.
             .map_err(|_| failure(Step::Stdio)(Errno::EMFILE))
-            .and_then(|stdio| self.make(plan, &stdio, cgroup.as_ref(), length));
+            .and_then(|stdio| Ok((self.make(plan, &stdio, cgroup.as_ref())?, stdio)));
         match started {
             Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[])?,
-            Ok(Made { pidfd, status, prepared }) => {
+            Ok((Made { pidfd, status, waiting }, stdio)) => {
                 let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
+                let prepared = waiting.is_some();
+                // Told first: whoever is given a plan goes to work when this process goes to sleep.
                 self.answer(&Response::Started { id: plan.id, prepared }, &fds)?;
                 self.jails.insert(plan.id, pidfd);
+                if let Some(waiting) = waiting {
+                    self.hand_over(plan.id, &waiting, &stdio, length)?;
+                }
             }
         }
         if self.policies.mechanisms.detached_mounts {
@@ -189,26 +199,75 @@ impl<'a> Warden<'a> {
         plan: &Plan,
         stdio: &[OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
-        length: usize,
     ) -> Result<Made, Failure> {
         let detached = self.policies.mechanisms.detached_mounts;
         if detached && plan.way != Way::Direct && can_be_prepared(plan) {
             while let Some(parked) = self.pool.take(plan) {
-                if let Some(made) = self.hand_over(plan, stdio, length, parked, false)? {
-                    return Ok(made);
+                // One that has ended is left to the loop, which is going to hear of it.
+                if self.jails.get(&parked.number).is_none_or(|pidfd| sys::has_ended(pidfd.as_fd()))
+                {
+                    continue;
                 }
+                return match self.in_host(|| prepare::trees(plan)) {
+                    Ok(trees) => self.dedicate(plan, parked, trees),
+                    Err(failure) => {
+                        self.pool.add(parked);
+                        Err(failure)
+                    }
+                };
             }
             if plan.way == Way::Prepared {
-                let parked = self.park(Rc::new(plan.clone()))?;
+                let trees = self.in_host(|| prepare::trees(plan))?;
                 // Should its preparation fail meanwhile, its status says why.
-                if let Some(made) = self.hand_over(plan, stdio, length, parked, true)? {
-                    return Ok(made);
-                }
+                let parked = self.park(Rc::new(plan.clone()))?;
+                return self.dedicate(plan, parked, trees);
             }
         }
         let (pidfd, status) = self.clone_jail(plan, stdio, cgroup)?;
         self.watch(&pidfd, plan.id)?;
-        Ok(Made { pidfd, status, prepared: false })
+        Ok(Made { pidfd, status, waiting: None })
+    }
+
+    /// Makes a prepared jail the plan's.
+    fn dedicate(
+        &mut self,
+        plan: &Plan,
+        parked: Parked,
+        trees: Vec<OwnedFd>,
+    ) -> Result<Made, Failure> {
+        let Parked { number, control, status, .. } = parked;
+        let pidfd = self.jails.remove(&number);
+        let pidfd = pidfd.ok_or_else(|| failure(Step::Plan)(Errno::ESRCH))?;
+        let mut event = EpollEvent::new(EpollFlags::EPOLLIN, plan.id);
+        if let Err(errno) = self.epoll.modify(&pidfd, &mut event) {
+            let _ = self.epoll.delete(&pidfd);
+            end(&pidfd);
+            return Err(failure(Step::Watch)(errno));
+        }
+        Ok(Made { pidfd, status, waiting: Some(Waiting { control, trees }) })
+    }
+
+    /// Gives a prepared jail its plan, of which the host has been told already.
+    fn hand_over(
+        &mut self,
+        id: u64,
+        waiting: &Waiting,
+        stdio: &[OwnedFd; 3],
+        length: usize,
+    ) -> nix::Result<()> {
+        let fds: Vec<RawFd> = stdio.iter().chain(&waiting.trees).map(AsRawFd::as_raw_fd).collect();
+        match handover::send(waiting.control.as_raw_fd(), &self.buffer[..length], &fds) {
+            // One that has ended is told of by its end.
+            Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
+            Err(errno) => {
+                if let Some(pidfd) = self.jails.remove(&id) {
+                    self.epoll.delete(&pidfd)?;
+                    end(&pidfd);
+                }
+                let failure = failure(Step::Plan)(errno);
+                self.answer(&Response::Rejected { id, failure }, &[])
+            }
+        }
     }
 
     /// Clones a jail that does every step by itself; in the child this never returns.
@@ -218,19 +277,44 @@ impl<'a> Warden<'a> {
         stdio: &[OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
     ) -> Result<(OwnedFd, OwnedFd), Failure> {
-        let jail = self.in_host(|| Prepared::new(plan, &self.policies, self.place(plan)))?;
+        let prepare = || Prepared::new(plan, &self.policies, self.place(plan));
+        let jail = match plan.profile {
+            Profile::Sealed => prepare(),
+            // Its devices are the host's.
+            Profile::General => self.in_host(prepare),
+        }?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
+        let detached = self.policies.mechanisms.detached_mounts;
+        let pair = detached.then(handover::pair).transpose().map_err(failure(Step::Plan))?;
         let (cloned, enter) = clone_into(cgroup).map_err(failure(Step::JailNamespaces))?;
         match cloned {
-            Cloned::Parent(pidfd) => Ok((pidfd, reader)),
             Cloned::Child => child::run(
-                &jail,
+                jail,
                 Descriptors {
                     stdio: [0, 1, 2].map(|n: usize| stdio[n].as_raw_fd()),
                     status: writer.as_raw_fd(),
+                    trees: pair.as_ref().map(|(_, theirs)| theirs.as_raw_fd()),
                     cgroup: cgroup.map(|dir| Cgroup { dir: dir.as_raw_fd(), enter }),
                 },
             ),
+            Cloned::Parent(pidfd) => {
+                if let Some((ours, _)) = &pair {
+                    // While the child does what needs no directory.
+                    self.send_trees(plan, ours).inspect_err(|_| end(&pidfd))?;
+                }
+                Ok((pidfd, reader))
+            }
+        }
+    }
+
+    /// Gives a jail that is being made the trees of its plan's directories.
+    fn send_trees(&self, plan: &Plan, jail: &OwnedFd) -> Result<(), Failure> {
+        let trees = self.in_host(|| prepare::all_trees(plan))?;
+        let fds: Vec<RawFd> = trees.iter().map(AsRawFd::as_raw_fd).collect();
+        match handover::send(jail.as_raw_fd(), &[1], &fds) {
+            // One that has ended says why by its status.
+            Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
+            Err(errno) => Err(failure(Step::Plan)(errno)),
         }
     }
 
@@ -239,7 +323,7 @@ impl<'a> Warden<'a> {
         let place =
             self.in_host(|| Prepared::root_alone(&example, &self.policies, self.place(&example)))?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
-        let (ours, theirs) = pair().map_err(failure(Step::Plan))?;
+        let (ours, theirs) = handover::pair().map_err(failure(Step::Plan))?;
         match sys::clone3(NAMESPACES, None).map_err(failure(Step::JailNamespaces))? {
             Cloned::Child => parked::run(&place, theirs.as_raw_fd(), writer.as_raw_fd()),
             Cloned::Parent(pidfd) => {
@@ -250,41 +334,6 @@ impl<'a> Warden<'a> {
                 Ok(parked)
             }
         }
-    }
-
-    /// Gives a prepared jail its plan; none when it has ended meanwhile, unless it is to be used
-    /// `in_any_case`.
-    fn hand_over(
-        &mut self,
-        plan: &Plan,
-        stdio: &[OwnedFd; 3],
-        length: usize,
-        parked: Parked,
-        in_any_case: bool,
-    ) -> Result<Option<Made>, Failure> {
-        let trees = match self.in_host(|| prepare::trees(plan)) {
-            Ok(trees) => trees,
-            Err(failure) => {
-                self.pool.add(parked);
-                return Err(failure);
-            }
-        };
-        let fds = stdio.iter().chain(trees.iter().map(|tree| &tree.tree));
-        let fds: Vec<RawFd> = fds.map(AsRawFd::as_raw_fd).collect();
-        match parked.hand_over(&self.buffer[..length], &fds) {
-            Ok(()) => {}
-            Err(Errno::EPIPE | Errno::ECONNRESET) if in_any_case => {}
-            // It ends when its socket is let go.
-            Err(_) => return Ok(None),
-        }
-        let Some(pidfd) = self.jails.remove(&parked.number) else { return Ok(None) };
-        let mut event = EpollEvent::new(EpollFlags::EPOLLIN, plan.id);
-        if let Err(errno) = self.epoll.modify(&pidfd, &mut event) {
-            let _ = self.epoll.delete(&pidfd);
-            end(&pidfd);
-            return Err(failure(Step::Plan)(errno));
-        }
-        Ok(Some(Made { pidfd, status: parked.status, prepared: true }))
     }
 
     /// Prepares one jail for the pool. A failure is left to the next request to be told.
@@ -312,7 +361,7 @@ impl<'a> Warden<'a> {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, number);
         self.epoll.add(pidfd, event).map_err(|errno| {
             end(pidfd);
-            failure(Step::JailNamespaces)(errno)
+            failure(Step::Watch)(errno)
         })
     }
 
@@ -367,11 +416,6 @@ fn clone_into(cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned, bool)> {
 fn end(pidfd: &OwnedFd) {
     let _ = sys::kill(pidfd.as_fd());
     while let Err(Errno::EINTR) = sys::reap(pidfd.as_fd()) {}
-}
-
-/// Two connected ends for plans to be handed over.
-fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
 }
 
 fn failure(step: Step) -> impl Fn(Errno) -> Failure {

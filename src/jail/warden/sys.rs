@@ -230,6 +230,18 @@ pub fn reap(pidfd: BorrowedFd) -> Result<(libc::siginfo_t, libc::rusage)> {
     check(result).map(|_| (info, usage))
 }
 
+/// Whether the child of a pidfd has ended; it is not reaped.
+pub fn has_ended(pidfd: BorrowedFd) -> bool {
+    // SAFETY: all-zero is a valid siginfo_t, whose pid stays 0 where nothing is to be told.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the out-pointer is to a live value of the type that the call writes.
+    let told =
+        unsafe { libc::waitid(libc::P_PIDFD, pidfd.as_raw_fd() as u32, &raw mut info, flags) };
+    // SAFETY: waitid fills the child's fields of the union, or leaves the zeros.
+    told != 0 || unsafe { info.si_pid() } != 0
+}
+
 /// pidfd_send_signal(2) of SIGKILL.
 pub fn kill(pidfd: BorrowedFd) -> Result<()> {
     let (number, none) = (libc::SYS_pidfd_send_signal, std::ptr::null::<libc::siginfo_t>());
