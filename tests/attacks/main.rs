@@ -8,11 +8,13 @@
 //! - `privilege`: A08 to A12, mounts, namespaces, other processes and identities
 //! - `calls`: A14 to A20, what reaches the kernel: foreign doors, socket families, forbidden calls
 //! - `survivors`: A24, what goes on when it must not, and the other way round
+//! - `arguments`: A07 to A17, what reaches the host by arguments of allowed calls and by doors of /proc
 //! - `marks`: A24 to A37, what stays behind or reaches the host: processes, set-id and special files
 //! - `resources`: A30 and A31, more than its share (how such programs end is in `jail/endings.rs`)
 //! - `burden`: A32 to A34, disk, time and output without end
 //! - `planted`: A32 to A40, what is left in a workspace for the host to fall over
 
+mod arguments;
 mod burden;
 mod calls;
 mod inside;
@@ -31,12 +33,14 @@ use turnjail_tests::{Test, harness_both_ways, without};
 
 fn main() -> ExitCode {
     let _set_id = setid::prepare();
+    let _capable = arguments::prepare();
     let lists = [
         inside::TESTS,
         setup::TESTS,
         setid::TESTS,
         privilege::TESTS,
         calls::TESTS,
+        arguments::TESTS,
         survivors::TESTS,
         marks::TESTS,
         resources::TESTS,
