@@ -1,4 +1,4 @@
-//! Debian's stock kernel in a virtual machine: `tests/vm/run`, as a test. It takes minutes, so it runs where
+//! Debian's stock kernels in virtual machines: `tests/vm/run`, as tests. They take minutes, so they run where
 //! `TURNJAIL_REQUIRE` names `vm`, and elsewhere says so.
 
 use std::path::Path;
@@ -19,6 +19,7 @@ fn main() -> ExitCode {
     };
     let trials = vec![
         machine("debians_kernel_runs_the_tests_with_and_without_a_delegated_cgroup", "plain"),
+        machine("the_oldest_kernel_runs_the_tests_with_and_without_a_delegated_cgroup", "old"),
         machine("systemd_gives_jails_their_cgroups", "systemd"),
     ];
     // Two machines at once would have half a processor each.
