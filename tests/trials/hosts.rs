@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 
-use crate::{deaths, descriptors, mounts};
+use crate::{deaths, descriptors, mounts, starved};
 
 /// Tells this program to be a host.
 pub const AS_HOST: &str = "--as-trial-host";
@@ -16,6 +16,9 @@ pub fn run(part: &str) -> ExitCode {
     match part {
         "slipped" => descriptors::host(),
         "mounted" => mounts::host(),
+        "cut-off" => starved::cut_off(),
+        "few-files" => starved::few_files(),
+        "unwatched" => starved::unwatched(),
         _ => return deaths::host(part),
     }
     ExitCode::SUCCESS

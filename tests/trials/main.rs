@@ -12,6 +12,7 @@
 //! | r23, r24: cgroups of sessions, threaded groups | `tests/vm`, which has cgroups of version 2 |
 //! | r27: calls of foreign machines | `tests/attacks`, a14 |
 //! | r30: hostile archives | `archives`, and by their parts in `src/images/tests` |
+//! | no number: descriptors that are cut off, jails that cannot be watched | `starved` |
 //!
 //! The counts are small unless `TURNJAIL_TRIALS=full` asks for those of the trials as they were written.
 
@@ -23,6 +24,7 @@ mod mounts;
 mod paths;
 mod pressure;
 mod shares;
+mod starved;
 
 use std::process::ExitCode;
 
@@ -49,6 +51,12 @@ fn main() -> ExitCode {
         Test::new("r15_addresses_that_nobody_touches_are_free", shares::r15),
         Test::new("r17_a_host_that_dies_at_any_moment_leaves_nothing", deaths::r17),
         Test::new("r18_no_descriptor_of_any_number_gets_in", descriptors::r18),
+        Test::new("descriptors_cut_off_on_the_way_to_the_host", starved::descriptors_to_the_host),
+        Test::new(
+            "descriptors_cut_off_on_the_way_to_the_warden",
+            starved::descriptors_to_the_warden,
+        ),
+        Test::new("a_jail_that_cannot_be_watched_is_ended", starved::ends_that_cannot_be_watched),
         Test::new("r20_starts_beside_threads_that_allocate_never_hang", pressure::r20),
         Test::new("r25_small_file_systems_in_memory_are_full_soon", shares::r25),
         Test::new("r30_a_hostile_archive_is_imported_run_and_removed", archives::r30),

@@ -1,7 +1,7 @@
 //! The warden's loop: requests in, jails out, ends reported.
 
 use std::collections::HashMap;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use nix::unistd::pipe2;
 
 use crate::child::{self, Cgroup, Descriptors};
@@ -143,21 +143,7 @@ impl<'a> Warden<'a> {
 
     /// The next request with its descriptors; none when the host is gone.
     fn receive(&mut self) -> nix::Result<Option<Message>> {
-        let mut space = nix::cmsg_space!([RawFd; 4]);
-        let mut parts = [IoSliceMut::new(&mut self.buffer)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let fd = self.control.as_raw_fd();
-        let message = recvmsg::<UnixAddr>(fd, &mut parts, Some(&mut space), flags)?;
-        let fds: Vec<OwnedFd> = message
-            .cmsgs()?
-            .filter_map(|part| match part {
-                ControlMessageOwned::ScmRights(fds) => Some(fds),
-                _ => None,
-            })
-            .flatten()
-            .map(sys::received)
-            .collect();
-        let length = message.bytes;
+        let (length, fds) = handover::receive(self.control.as_raw_fd(), &mut self.buffer)?;
         if length == 0 {
             return Ok(None);
         }
@@ -180,7 +166,14 @@ impl<'a> Warden<'a> {
                 let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
                 let prepared = waiting.is_some();
                 // Told first: whoever is given a plan goes to work when this process goes to sleep.
-                self.answer(&Response::Started { id: plan.id, prepared }, &fds)?;
+                if let Err(errno) = self.answer(&Response::Started { id: plan.id, prepared }, &fds)
+                {
+                    // Too many are on their way (ETOOMANYREFS). Where the host is gone, so is this soon.
+                    self.epoll.delete(&pidfd)?;
+                    end(&pidfd);
+                    let failure = failure(Step::Stdio)(errno);
+                    return self.answer(&Response::Rejected { id: plan.id, failure }, &[]);
+                }
                 self.jails.insert(plan.id, pidfd);
                 if let Some(waiting) = waiting {
                     self.hand_over(plan.id, &waiting, &stdio, length)?;
