@@ -9,6 +9,9 @@ use turnjail_tests::jails::Bench;
 
 use crate::store::{spec, worker};
 
+/// Half of what the trial asks for, so that it takes half as long.
+const LIMIT: u32 = 512;
+
 /// Reserves as much as a memory of WebAssembly can ever have (4 GiB, and as much again for guards),
 /// instantiates a module that adds, and uses a little of it.
 const ADDS: &str = r"
@@ -22,7 +25,7 @@ console.log(JSON.stringify({ ok: true, text: String(instance.exports.add(40, 2))
 /// Writes to three times what it may have.
 const TOUCHES: &str = r"
 const all = [];
-for (let have = 0; have < 3072; have += 32) all.push(Buffer.alloc(32 << 20, 1));
+for (let have = 0; have < 1536; have += 32) all.push(Buffer.alloc(32 << 20, 1));
 console.log(JSON.stringify({ ok: true, text: `all ${all.length}` }));
 ";
 
@@ -60,20 +63,20 @@ fn limits(image: General) {
         if data_limit && image == General::Bun {
             continue;
         }
-        let added = run(&bench, image, ADDS, 1024, data_limit);
+        let added = run(&bench, image, ADDS, LIMIT, data_limit);
         let added = added.unwrap_or_else(|error| panic!("{name}, {data_limit}: {error:?}"));
         assert_eq!(added.reply.text, "42", "{name}");
     }
     let control = run(&bench, image, TOUCHES, 8192, false);
     let control = control.unwrap_or_else(|error| panic!("{name} cannot have it: {error:?}"));
-    assert_eq!(control.reply.text, "all 96", "{name}");
-    let error = run(&bench, image, TOUCHES, 1024, false).expect_err("three times its limit");
+    assert_eq!(control.reply.text, "all 48", "{name}");
+    let error = run(&bench, image, TOUCHES, LIMIT, false).expect_err("three times its limit");
     let DriverError::Worker { reason, receipt, .. } = error else { panic!("{name}: {error:?}") };
     assert_eq!(reason, ExitReason::Memory, "{name}: {receipt:?}");
     // Which guard it was is in the record.
     let line = receipt.limits.iter().find(|limit| limit.name == "memory").expect("a line");
     let by = line.by.as_deref().unwrap_or_default();
-    assert_eq!(line.asked, "1024 MiB");
+    assert_eq!(line.asked, format!("{LIMIT} MiB"));
     assert!(by.contains("a watch of processes") || by.contains("memory.max (cgroup)"), "{by}");
     assert!(!by.contains("RLIMIT_AS"), "{name}: addresses count: {by}");
 }
