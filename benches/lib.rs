@@ -44,13 +44,14 @@ impl Times {
 
 /// Measures the contenders in turn, `rounds` times after a warm-up, one right after the other.
 pub fn side_by_side(contenders: &mut [Box<dyn Contender>], rounds: usize) -> Vec<Times> {
-    side_by_side_after(Duration::ZERO, contenders, rounds)
+    side_by_side_after(Duration::ZERO, 1, contenders, rounds)
 }
 
-/// The same with a pause before each start, in which a pool fills up. The pause is spent busily: a
-/// processor that has slept is slow at first.
+/// The same with a pause before each `burst` of starts of a contender, in which a pool fills up. The pause
+/// is spent busily: a processor that has slept is slow at first.
 pub fn side_by_side_after(
     pause: Duration,
+    burst: usize,
     contenders: &mut [Box<dyn Contender>],
     rounds: usize,
 ) -> Vec<Times> {
@@ -61,9 +62,10 @@ pub fn side_by_side_after(
             while paused.elapsed() < pause {
                 std::hint::spin_loop();
             }
-            let time = contender.start();
+            let started = (0..burst).map(|_| contender.start());
+            let started: Vec<Duration> = started.collect();
             if round >= rounds / 10 {
-                times.push(time);
+                times.extend(started);
             }
         }
     }

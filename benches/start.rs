@@ -19,6 +19,9 @@ const POOL: u16 = 4;
 /// Long enough for a warden to see that it is idle and to make up for the jail that was taken.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// Starts one right after the other, each from the pool: with everything warm.
+const BURST: usize = 8;
+
 fn main() {
     let scratch = Scratch::new();
     let rounds = std::env::var("TURNJAIL_BENCH_ROUNDS").ok().and_then(|text| text.parse().ok());
@@ -31,10 +34,14 @@ fn main() {
         report(&title, &side_by_side(&mut direct, rounds));
         let mut pooled = contenders(&place, POOL);
         let title = format!("After a pause, with a pool of {POOL}, {}", noop.name());
-        report(&title, &side_by_side_after(PAUSE, &mut pooled, rounds));
+        report(&title, &side_by_side_after(PAUSE, 1, &mut pooled, rounds));
         for contender in &pooled {
             contender.remark().into_iter().for_each(|remark| println!("{remark}"));
         }
+        let mut bursts = contenders(&place, BURST as u16);
+        let title = format!("In bursts of {BURST} with a pool of {BURST}, {}", noop.name());
+        let pause = PAUSE * BURST as u32;
+        report(&title, &side_by_side_after(pause, BURST, &mut bursts, rounds / BURST));
         all = direct;
     }
     criterion(&mut all, scratch.dropped_root().then(|| scratch.path().join("criterion")));
