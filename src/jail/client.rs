@@ -205,10 +205,13 @@ impl Client {
             Some(jails) => jails.insert(id, slot),
         };
         let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).chain(cgroup).collect();
-        if let Err(e) = self.connection.send(&Request::Start(Box::new(plan)), &fds).await {
-            self.connection.forget(id);
-            return Err(host_error("write to the warden", &e));
-        }
+        let mut asking = Asking { connection: &self.connection, id, asked: false };
+        let sent = self.connection.send(&Request::Start(Box::new(plan)), &fds).await;
+        sent.map_err(|e| match e.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => StartError::WardenDied,
+            _ => host_error("write to the warden", &e),
+        })?;
+        asking.asked = true;
         drop(fds);
         drop(stdio);
         let Started { process, status, prepared } = match starting.await {
@@ -222,9 +225,25 @@ impl Client {
     }
 }
 
+/// A request on its way. One that is given up there is none that anybody waits for.
+struct Asking<'a> {
+    connection: &'a Connection,
+    id: u64,
+    asked: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.asked {
+            self.connection.forget(self.id);
+        }
+    }
+}
+
 impl Jail {
-    /// Waits until the program has been executed: the end of the status pipe, or an init that says so.
-    /// When a step failed, nothing of the jail is left on return.
+    /// Waits until the program has been executed: the end of the status pipe, or an init that says so. A
+    /// jail that is killed before that is no error here; its [end](Self::ended) tells. When a step failed,
+    /// nothing of the jail is left on return.
     pub async fn ready(&mut self) -> Result<(), StartError> {
         let result = self.executed().await;
         if result.is_err() {
@@ -276,12 +295,15 @@ impl Jail {
     pub async fn ended(&mut self) -> Result<Exit, StartError> {
         let exited = (&mut self.exited).await.map_err(|_| StartError::WardenDied)?;
         let mut exit = exited.map_err(|e| StartError::step(e, self.objects.of_step(e)))?;
-        // What an init says of its program: it cannot die of the same signal itself.
         let mut record = [0; Report::BYTES];
-        if self.status.read_exact(&mut record).await.is_ok()
-            && let Some(Report::Signal(signal)) = Report::decode(record)
-        {
-            exit.status = Status::Signal(signal);
+        while self.status.read_exact(&mut record).await.is_ok() {
+            match Report::decode(record) {
+                // What an init says of its program: it cannot die of the same signal itself.
+                Some(Report::Signal(signal)) => exit.status = Status::Signal(signal),
+                // Left where the run was cancelled before the program ran.
+                Some(Report::Missing(failure)) => self.missing.push(failure),
+                _ => {}
+            }
         }
         Ok(exit)
     }

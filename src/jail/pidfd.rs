@@ -1,6 +1,7 @@
 //! The number of a process that is known by its pidfd.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::process::{Command, Stdio};
 
@@ -20,16 +21,24 @@ pub(crate) fn number(pidfd: BorrowedFd<'_>) -> Result<Option<i32>, Errno> {
 fn by_another(pidfd: BorrowedFd<'_>) -> Result<String, Errno> {
     let failed = |error: &std::io::Error| Errno::from_io_error(error).unwrap_or(Errno::IO);
     let input = pidfd.try_clone_to_owned().map_err(|error| failed(&error))?;
-    let output = Command::new("/bin/cat")
+    let mut cat = Command::new("/bin/cat")
         .arg("/proc/self/fdinfo/0")
         .env_clear()
         .current_dir("/")
         .stdin(input)
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .output()
+        .spawn()
         .map_err(|error| failed(&error))?;
+    let mut text = String::new();
+    let read = cat.stdout.take().map(|mut stdout| stdout.read_to_string(&mut text));
     // Its end may have been taken by a host that reaps whatever there is: what it wrote counts.
-    String::from_utf8(output.stdout).map_err(|_| Errno::IO)
+    let _ = cat.wait();
+    match read {
+        Some(Ok(_)) => Ok(text),
+        Some(Err(error)) => Err(failed(&error)),
+        None => Err(Errno::IO),
+    }
 }
 
 /// The field Pid: -1 says that the process has been reaped, 0 that it is not to be seen from here.

@@ -69,7 +69,6 @@ pub async fn run(
     }
     let start_us = micros(asked);
     let running = Instant::now();
-    let missing = jail.missing().to_vec();
     let prepared = jail.prepared();
     let watch = Watch::new(client, spec, &plan, jail.pidfd());
     let attended = attend(jail, streams, input, cancel, watch).await?;
@@ -89,7 +88,7 @@ pub async fn run(
         stdout: attended.stdout,
         stderr: attended.stderr,
         timing: Timing { start_us, run_us: micros(running), prepared },
-        missing,
+        missing: attended.missing,
     })
 }
 
@@ -143,6 +142,8 @@ struct Attended {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     cancelled: bool,
+    /// Walls that are missing, which is known only once the jail was complete.
+    missing: Vec<Failure>,
     /// The limit for which the host ended it.
     over: Option<ExitReason>,
 }
@@ -206,6 +207,7 @@ async fn attend(
         stdout: stdout.unwrap_or_default(),
         stderr: stderr.unwrap_or_default(),
         cancelled,
+        missing: jail.missing().to_vec(),
         over: over_limit.or(too_much),
     })
 }
@@ -250,6 +252,10 @@ impl Ended {
                 "the worker was killed for a system call that its profile forbids".to_owned()
             }
             (ExitReason::Cancelled, _) => "the worker was stopped".to_owned(),
+            (ExitReason::Host, _) => {
+                "the worker was ended because its memory could not be watched (the log says why)"
+                    .to_owned()
+            }
             (_, Status::Signal(signal::SIGKILL)) => {
                 "the worker was killed from outside, perhaps because this host ran out of memory"
                     .to_owned()
@@ -278,7 +284,8 @@ mod tests {
 
     fn attended(status: Status, cpu_us: u64) -> Attended {
         let exit = Exit { status, user_us: cpu_us, system_us: 0, max_rss_kib: 0 };
-        Attended { exit, stdout: vec![], stderr: vec![], cancelled: false, over: None }
+        let missing = Vec::new();
+        Attended { exit, stdout: vec![], stderr: vec![], cancelled: false, missing, over: None }
     }
 
     #[test]

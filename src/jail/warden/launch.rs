@@ -68,11 +68,19 @@ fn become_private() -> Result<(), Failure> {
     umask(Mode::from_bits_truncate(0o077));
     if sys::has_close_range() {
         sys::close_from(CONTROL + 1).map_err(&setup)?;
+        room_for_descriptors().map_err(&setup)?;
     } else {
         sys::bound_descriptors(CONTROL + 1).map_err(&setup)?;
     }
     standard_streams_to_null().map_err(&setup)?;
     no_core_dumps().map_err(setup)
+}
+
+/// As many as the host may have at all: one stays open for each jail, and the kernel allows no more
+/// descriptors to be under way in sockets, of all processes of this user together. A jail has its own limit.
+fn room_for_descriptors() -> nix::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
 }
 
 /// 1, not 0: a core handler behind a pipe runs as root on the host whatever the limit is, but for the

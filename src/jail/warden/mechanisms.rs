@@ -16,7 +16,7 @@ pub struct Mechanisms {
     /// Linux 5.2; mount_setattr: 5.12). Else they are bound in the jail and restricted there, before
     /// anything runs in it, and no jail is prepared ahead.
     pub detached_mounts: bool,
-    /// Jails are cloned by clone3 (Linux 5.3), else by clone, and then never into a cgroup.
+    /// Jails are cloned by clone3 (Linux 5.3), else by clone; then a jail enters its cgroup by itself.
     pub clone3: bool,
     /// Descriptors are closed by close_range (Linux 5.9), else one by one.
     pub close_range: bool,

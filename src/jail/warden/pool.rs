@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use crate::seccomp::Profile;
-use crate::wire::Plan;
+use crate::wire::{Plan, Way};
 
 /// Marks the number of a jail that is not yet the host's. The host counts from 1 and never gets here.
 const OURS: u64 = 1 << 63;
@@ -47,10 +47,12 @@ impl Pool {
         (fitting < self.size).then(|| Rc::clone(example))
     }
 
-    /// Takes note of what is asked for.
+    /// Takes note of what is asked for, where it is a turn: a canary's jail or one that only counts is not
+    /// what is going to be asked for next.
     pub fn learn(&mut self, plan: &Plan) {
         let known = self.example.as_ref().is_some_and(|example| fits(example, plan));
-        if self.size > 0 && can_be_prepared(plan) && !known {
+        let turn = plan.way != Way::Direct && !plan.look_only && plan.attempt.is_none();
+        if turn && self.size > 0 && can_be_prepared(plan) && !known {
             self.example = Some(Rc::new(plan.clone()));
         }
     }

@@ -1,7 +1,7 @@
 //! Turns a plan into what the child needs, in the warden, where allocating is allowed.
 //!
-//! The sources are opened, compared with what the host saw, and copied into detached, already
-//! restricted mount trees before the clone; the child only attaches them.
+//! The sources are opened, compared with what the host saw, and copied into detached, already restricted
+//! mount trees; the child only attaches them.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};

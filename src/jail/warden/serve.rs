@@ -279,7 +279,11 @@ impl<'a> Warden<'a> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
         let detached = self.policies.mechanisms.detached_mounts;
         let pair = detached.then(handover::pair).transpose().map_err(failure(Step::Plan))?;
-        let (cloned, enter) = clone_into(cgroup).map_err(failure(Step::JailNamespaces))?;
+        let (cloned, enter) = clone_into(cgroup).map_err(|errno| match errno {
+            // Only its cgroup: gone, threaded, or with processes in its children.
+            Errno::ENODEV | Errno::EOPNOTSUPP | Errno::EBUSY => failure(Step::Cgroup)(errno),
+            _ => failure(Step::JailNamespaces)(errno),
+        })?;
         match cloned {
             Cloned::Child => child::run(
                 jail,

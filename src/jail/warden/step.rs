@@ -51,8 +51,8 @@ steps! {
     Watch = "watch for the end of a jail",
     /// Entering the cgroup that holds the jail's limits.
     Cgroup = "place the jail in its cgroup",
-    /// Receiving the plan, in a jail that was prepared before it was known.
-    Plan = "receive the plan of a prepared jail",
+    /// Passing a jail what it gets after it has been cloned: the trees to mount, or a whole plan.
+    Plan = "hand a jail what it is to mount",
     /// setsid.
     Session = "start a session of its own",
     /// Raising lo, for a general image with a loopback.

@@ -1,7 +1,7 @@
 //! The two views of the file system that the warden has.
 //!
 //! The host's, into which later mounts of the host come, is where sources are found. A bare one, with
-//! nothing in it but /proc and a place to put a root, is where jails are cloned: a jail then never holds
+//! nothing in it but procfs and a place to put a root, is where jails are cloned: a jail then never holds
 //! the host's mounts, not even while it is being made, and the kernel has fewer to copy and to take away.
 
 use std::ffi::{CStr, CString};
@@ -53,7 +53,10 @@ impl Views {
     pub fn in_host<T>(&self, act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         enter(&self.host)?;
         let result = act();
-        enter(&self.bare)?;
+        // No jail is made of the host's view: better none at all, and the host starts another warden.
+        if enter(&self.bare).is_err() {
+            sys::exit_now(1);
+        }
         result
     }
 }
