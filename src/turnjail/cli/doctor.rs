@@ -214,10 +214,7 @@ fn seen(inside: &Inside, palette: Palette) -> String {
         ("shared", inside.shared_namespaces.join(", ")),
         ("mounts", list(&inside.mounts)),
         ("interfaces", list(&inside.interfaces)),
-        (
-            "descriptors",
-            inside.descriptors.as_deref().map_or_else(|| "not seen".to_owned(), |all| list(all)),
-        ),
+        ("descriptors", inside.descriptors.as_deref().map_or_else(|| "not seen".to_owned(), list)),
         ("limits", limits.collect::<Vec<_>>().join("; ")),
     ];
     let title = palette.paint(Style::Strong, "a worker in a jail, as the kernel shows it");
