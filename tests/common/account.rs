@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Uid, getegid, geteuid, setgid, setgroups, setuid};
 
-/// The ids that tests drop to when started as root: those of `sudo`'s caller, else ids that need no
-/// account. Never 0 and never the overflow id.
+/// The ids that tests run as: their own, or those that they drop to when started as root, which are those
+/// of `sudo`'s caller, else ids that need no account. Never 0 and never the overflow id.
 pub fn ordinary() -> (u32, u32) {
     const WITHOUT_ACCOUNT: u32 = 1000;
+    if !geteuid().is_root() {
+        return (geteuid().as_raw(), getegid().as_raw());
+    }
     let id = |name: &str| {
         let value = std::env::var(name).ok()?.parse().ok()?;
         (value != 0 && value != 65534).then_some(value)
