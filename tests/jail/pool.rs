@@ -69,9 +69,11 @@ fn parked(warden: i32) -> Vec<i32> {
     let children = fs::read_to_string(format!("/proc/{warden}/task/{warden}/children"));
     let children = children.expect("the children of a process");
     let waits = |pid: &i32| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         // Blocked in its socket, with everything done that it can do ahead.
-        name.trim() == "turnjail-warden" && held(*pid).len() == 5
+        status.starts_with("Name:\tturnjail-warden\n")
+            && status.contains("\nState:\tS")
+            && held(*pid).len() == 5
     };
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(waits).collect()
 }
