@@ -4,6 +4,7 @@
 
 mod endings;
 mod lifecycle;
+mod network;
 mod pool;
 mod verdicts;
 
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Test::new("without_what_linux_5_10_lacks_jails_are_made", || {
             without::again("mount_setattr,landlock_create_ruleset", &[]);
         }),
+        Test::new("a_network_made_ahead_is_one_jails_alone", network::made_ahead),
         Test::new("no_mount_of_a_jail_reaches_the_host", lifecycle::no_mounts),
         Test::new("doctor_finds_every_wall_standing", verdicts::doctor),
         Test::new("the_canary_judges_answers", verdicts::canary),

@@ -19,6 +19,7 @@ pub mod landlock;
 pub mod launch;
 pub mod look;
 pub mod mechanisms;
+pub mod network;
 pub mod open;
 pub mod parked;
 pub mod pool;

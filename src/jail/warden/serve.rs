@@ -14,6 +14,7 @@ use nix::unistd::pipe2;
 
 use crate::child::{self, Cgroup, Descriptors};
 use crate::handover;
+use crate::network::Network;
 use crate::parked;
 use crate::pool::{self, Parked, Pool, can_be_prepared};
 use crate::prepare::{self, Policies, Prepared};
@@ -43,7 +44,7 @@ pub fn run(control: &OwnedFd) -> ExitCode {
     }
 }
 
-/// How long nothing must have happened before a jail is prepared, in milliseconds: whoever has just asked
+/// How long nothing must have happened before anything is prepared, in milliseconds: whoever has just asked
 /// for a jail waits for it, and making another would be in its way.
 const IDLE: u16 = 2;
 
@@ -75,6 +76,7 @@ struct Warden<'a> {
     policies: Policies,
     /// None where they cannot be had: then the host's is the only one.
     views: Option<Views>,
+    network: Network,
     pool: Pool,
     jails: HashMap<u64, OwnedFd>,
     buffer: Vec<u8>,
@@ -90,6 +92,7 @@ impl<'a> Warden<'a> {
             epoll,
             views: policies.mechanisms.detached_mounts.then(|| Views::new().ok()).flatten(),
             policies,
+            network: Network::default(),
             pool: Pool::default(),
             jails: HashMap::new(),
             buffer: vec![0; MESSAGE_BYTES],
@@ -116,13 +119,16 @@ impl<'a> Warden<'a> {
         let mut events = [EpollEvent::empty(); 16];
         loop {
             let wanting = self.pool.wanting();
-            let patience = if wanting.is_some() { IDLE.into() } else { EpollTimeout::NONE };
+            let idle = wanting.is_some() || self.network.wanting();
+            let patience = if idle { IDLE.into() } else { EpollTimeout::NONE };
             let count = match self.epoll.wait(&mut events, patience) {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
-            if let (0, Some(example)) = (count, wanting) {
-                self.refill(example);
+            match (count, wanting) {
+                (0, Some(example)) => self.refill(example),
+                (0, None) => self.network.make(),
+                _ => {}
             }
             for event in &events[..count] {
                 match event.data() {
@@ -279,7 +285,14 @@ impl<'a> Warden<'a> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
         let detached = self.policies.mechanisms.detached_mounts;
         let pair = detached.then(handover::pair).transpose().map_err(failure(Step::Plan))?;
-        let (cloned, enter) = clone_into(cgroup).map_err(|errno| match errno {
+        // A loopback is raised by the jail, whose own the namespace has to be.
+        let network = !plan.loopback && self.network.take();
+        let of_warden = if network { libc::CLONE_NEWNET as u64 } else { 0 };
+        let cloned = clone_into(NAMESPACES & !of_warden, cgroup);
+        if network && !matches!(cloned, Ok((Cloned::Child, _))) {
+            self.network.leave();
+        }
+        let (cloned, enter) = cloned.map_err(|errno| match errno {
             // Only its cgroup: gone, threaded, or with processes in its children.
             Errno::ENODEV | Errno::EOPNOTSUPP | Errno::EBUSY => failure(Step::Cgroup)(errno),
             _ => failure(Step::JailNamespaces)(errno),
@@ -400,11 +413,11 @@ impl<'a> Warden<'a> {
 /// cannot do it (before Linux 5.7 it takes no such argument; a filter may forbid what it does not know).
 /// Its cgroup namespace it makes itself, once it is there: what that has as its root is where it is then,
 /// and nothing can be entered from within that lies outside.
-fn clone_into(cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned, bool)> {
-    const OTHERS: u64 = NAMESPACES & !(libc::CLONE_NEWCGROUP as u64);
-    let Some(cgroup) = cgroup else { return Ok((sys::clone3(NAMESPACES, None)?, false)) };
-    match sys::clone3(OTHERS, Some(cgroup.as_fd())) {
-        Err(Errno::ENOSYS | Errno::E2BIG | Errno::EINVAL) => Ok((sys::clone3(OTHERS, None)?, true)),
+fn clone_into(namespaces: u64, cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned, bool)> {
+    let Some(cgroup) = cgroup else { return Ok((sys::clone3(namespaces, None)?, false)) };
+    let others = namespaces & !(libc::CLONE_NEWCGROUP as u64);
+    match sys::clone3(others, Some(cgroup.as_fd())) {
+        Err(Errno::ENOSYS | Errno::E2BIG | Errno::EINVAL) => Ok((sys::clone3(others, None)?, true)),
         cloned => Ok((cloned?, false)),
     }
 }
