@@ -47,7 +47,9 @@ impl Pooled {
 
     /// Does something while a jail of this warden sleeps, with the number of the warden.
     fn beside_a_sleeper<T>(&self, act: impl AsyncFnOnce(i32) -> T) -> T {
-        let (spec, word) = sleeper(&self.bench);
+        let (mut spec, word) = sleeper(&self.bench);
+        // So that the same jails fit.
+        spec.limits = self.says_x().limits;
         let cancel = CancellationToken::new();
         let acting = async {
             while processes(&word).is_empty() {

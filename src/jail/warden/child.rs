@@ -358,7 +358,13 @@ pub(crate) fn no_capabilities() -> Done {
 
 /// After all mounts: a landlocked process may not mount.
 pub(crate) fn landlock(jail: &Prepared) -> Done {
-    let Some(policy) = jail.ruleset else { return Ok(()) };
+    let Some(ruleset) = ruleset(jail)? else { return Ok(()) };
+    sys::landlock_enforce(ruleset.as_fd()).map_err(fail(Step::Landlock))
+}
+
+/// The ruleset with every rule that this jail has a place for; none where landlock is not applied.
+pub(crate) fn ruleset(jail: &Prepared) -> Result<Option<OwnedFd>, Failure> {
+    let Some(policy) = jail.ruleset else { return Ok(None) };
     let program = without_magic_links(&jail.program, OFlag::O_PATH).map_err(fail(Step::Exec))?;
     // Places of ours: what is mounted there is meant, not what a link of the image leads to.
     let look = |path: &CStr| without_links(path, OFlag::O_PATH);
@@ -370,9 +376,9 @@ pub(crate) fn landlock(jail: &Prepared) -> Done {
         for rule in policy.rules.iter().filter(|rule| jail.has(rule.path)) {
             grant(rule.path, rule.rights)?;
         }
-        sys::landlock_enforce(ruleset.as_fd())
+        Ok(ruleset)
     };
-    make().map_err(fail(Step::Landlock))
+    make().map(Some).map_err(fail(Step::Landlock))
 }
 
 /// Leaves the standard streams and the status pipe, which closes itself at exec.

@@ -1,10 +1,10 @@
 //! A jail that is prepared before its turn is known.
 //!
-//! Everything that needs the image alone has been done: namespaces, root, limits of namespaces, /tmp, the
-//! bounding set, no_new_privs, and a filter that lets through the rest of the set-up. What is left is to
-//! receive one plan, with its standard streams and its mounts as detached trees, and to carry it out. It
-//! holds nothing but its control socket and its status pipe, serves one plan and no other, and ends when
-//! the warden lets go of the socket.
+//! Everything that needs no more than the image and its limits has been done: namespaces, root, limits of
+//! namespaces and resources, /tmp, the bounding set, no_new_privs, and a filter that lets through the rest
+//! of the set-up. What is left is to receive one plan, with its standard streams and its mounts as detached
+//! trees, and to carry it out. It holds nothing but its control socket and its status pipe, serves one plan
+//! and no other, and ends when the warden lets go of the socket.
 
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
@@ -32,9 +32,24 @@ pub fn run(place: &Prepared, control: RawFd, status: RawFd) -> ! {
 fn prepare(place: &Prepared, control: RawFd, status: RawFd) -> Done {
     child::separate(place, status)?;
     child::enter(place, status)?;
+    child::limits(place)?;
     child::lasting_privileges(place)?;
+    rehearse(place).map_err(fail(Step::Plan))?;
     keep(control, status).map_err(fail(Step::Descriptors))?;
     child::filter(&place.policies.stages.first)
+}
+
+/// Does once, to no effect, what is going to be done with a plan: the memory that it takes is there then,
+/// which after a clone costs more than the act.
+fn rehearse(place: &Prepared) -> nix::Result<()> {
+    let request = Request::Start(Box::new(place.plan.clone()));
+    let bytes = postcard::to_allocvec(&request).map_err(|_| Errno::EBADMSG)?;
+    if let Request::Start(plan) = postcard::from_bytes(&bytes).map_err(|_| Errno::EBADMSG)? {
+        // Whatever fails here fails with the plan, and is told then.
+        let _ =
+            Prepared::without_root(&plan, place.policies).and_then(|jail| child::ruleset(&jail));
+    }
+    Ok(())
 }
 
 /// Leaves the standard streams, which lead nowhere, the status pipe and the control socket.
@@ -54,15 +69,12 @@ fn serve(place: &Prepared) -> Result<Failure, Failure> {
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(fail(Step::Stdio)(Errno::EMFILE));
     };
-    if fds.len() != plan.binds.len() {
-        return Err(fail(Step::AttachMount)(Errno::EMFILE));
-    }
-    let jail = Prepared::without_root(&plan, place.policies, fds)?;
+    let mut jail = Prepared::without_root(&plan, place.policies)?;
+    jail.receive_trees(fds)?;
     let before_exec = || -> Done {
         child::standard_streams([stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
         child::tmp_is_there()?;
         child::mounts(&jail)?;
-        child::limits(&jail)?;
         child::holdings(&jail)?;
         child::no_capabilities()?;
         child::landlock(&jail)?;

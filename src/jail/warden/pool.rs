@@ -119,4 +119,6 @@ fn fits(example: &Plan, plan: &Plan) -> bool {
         && before(example) == before(plan)
         && example.root.path == plan.root.path
         && example.hostname == plan.hostname
+        && example.umask == plan.umask
+        && example.rlimits == plan.rlimits
 }

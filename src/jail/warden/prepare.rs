@@ -143,16 +143,21 @@ pub struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     /// Allocates everything; the trees of the plan's directories are [received](Self::receive) later.
     pub fn new(plan: &'a Plan, policies: &'a Policies, place: &[u8]) -> Result<Self, Failure> {
-        Self::with(plan, policies, None, place, Vec::new())
+        Self::with(plan, policies, None, place)
     }
 
     /// Takes the trees that [`all_trees`] made for this plan.
     pub fn receive(&mut self, fds: impl IntoIterator<Item = OwnedFd>) -> Result<(), Failure> {
         let mut fds = fds.into_iter();
         self.root = fds.next();
-        self.trees = attachments(self.plan, fds);
+        self.receive_trees(fds)
+    }
+
+    /// Takes the trees that [`trees`] made for this plan.
+    pub fn receive_trees(&mut self, fds: impl IntoIterator<Item = OwnedFd>) -> Result<(), Failure> {
+        self.trees = attachments(self.plan, fds.into_iter());
         // Cut off where this process has no room for them.
-        if self.root.is_none() || self.trees.len() != self.plan.binds.len() {
+        if self.trees.len() != self.plan.binds.len() {
             let errno = Errno::EMFILE as i32;
             return Err(Failure { step: Step::AttachMount, index: 0, errno });
         }
@@ -166,16 +171,12 @@ impl<'a> Prepared<'a> {
         place: &[u8],
     ) -> Result<Self, Failure> {
         let root = detach(&plan.root, 0, attributes(true, false))?;
-        Self::with(plan, policies, Some(root), place, Vec::new())
+        Self::with(plan, policies, Some(root), place)
     }
 
-    /// What is needed from there on: the trees are the ones that [`trees`] made for this plan.
-    pub fn without_root(
-        plan: &'a Plan,
-        policies: &'a Policies,
-        trees: impl Iterator<Item = OwnedFd>,
-    ) -> Result<Self, Failure> {
-        Self::with(plan, policies, None, &[], attachments(plan, trees))
+    /// What is needed from there on; the trees are [received](Self::receive_trees) later.
+    pub fn without_root(plan: &'a Plan, policies: &'a Policies) -> Result<Self, Failure> {
+        Self::with(plan, policies, None, &[])
     }
 
     fn with(
@@ -183,7 +184,6 @@ impl<'a> Prepared<'a> {
         policies: &'a Policies,
         root: Option<OwnedFd>,
         place: &[u8],
-        trees: Vec<Tree>,
     ) -> Result<Self, Failure> {
         Ok(Self {
             plan,
@@ -197,7 +197,7 @@ impl<'a> Prepared<'a> {
             gid_map: format!("{0} {0} 1", plan.gid),
             root_path: c_string(place.to_vec(), Step::AttachRoot)?,
             root,
-            trees,
+            trees: Vec::new(),
             devices: match plan.profile {
                 Profile::General if policies.mechanisms.detached_mounts => Device::all()?,
                 _ => Vec::new(),

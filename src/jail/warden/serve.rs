@@ -56,18 +56,12 @@ struct Message {
     length: usize,
 }
 
-/// A jail that has been cloned for a plan.
+/// A jail that is a plan's.
 struct Made {
     pidfd: OwnedFd,
     status: OwnedFd,
-    /// It was prepared, and waits for its plan.
-    waiting: Option<Waiting>,
-}
-
-/// What a prepared jail is to be given with its plan, and where.
-struct Waiting {
-    control: OwnedFd,
-    trees: Vec<OwnedFd>,
+    /// It was prepared before its plan was known.
+    prepared: bool,
 }
 
 struct Warden<'a> {
@@ -165,13 +159,11 @@ impl<'a> Warden<'a> {
         let started = <[OwnedFd; 3]>::try_from(fds)
             // Cut off where this process has no room for them.
             .map_err(|_| failure(Step::Stdio)(Errno::EMFILE))
-            .and_then(|stdio| Ok((self.make(plan, &stdio, cgroup.as_ref())?, stdio)));
+            .and_then(|stdio| self.make(plan, &stdio, cgroup.as_ref(), length));
         match started {
             Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[])?,
-            Ok((Made { pidfd, status, waiting }, stdio)) => {
+            Ok(Made { pidfd, status, prepared }) => {
                 let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
-                let prepared = waiting.is_some();
-                // Told first: whoever is given a plan goes to work when this process goes to sleep.
                 if let Err(errno) = self.answer(&Response::Started { id: plan.id, prepared }, &fds)
                 {
                     // Too many are on their way (ETOOMANYREFS). Where the host is gone, so is this soon.
@@ -181,9 +173,6 @@ impl<'a> Warden<'a> {
                     return self.answer(&Response::Rejected { id: plan.id, failure }, &[]);
                 }
                 self.jails.insert(plan.id, pidfd);
-                if let Some(waiting) = waiting {
-                    self.hand_over(plan.id, &waiting, &stdio, length)?;
-                }
             }
         }
         if self.policies.mechanisms.detached_mounts {
@@ -198,6 +187,7 @@ impl<'a> Warden<'a> {
         plan: &Plan,
         stdio: &[OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
+        length: usize,
     ) -> Result<Made, Failure> {
         let detached = self.policies.mechanisms.detached_mounts;
         if detached && plan.way != Way::Direct && can_be_prepared(plan) {
@@ -207,66 +197,48 @@ impl<'a> Warden<'a> {
                 {
                     continue;
                 }
-                return match self.in_host(|| prepare::trees(plan)) {
-                    Ok(trees) => self.dedicate(plan, parked, trees),
-                    Err(failure) => {
-                        self.pool.add(parked);
-                        Err(failure)
-                    }
-                };
+                return self.dedicate(plan, parked, stdio, length);
             }
             if plan.way == Way::Prepared {
-                let trees = self.in_host(|| prepare::trees(plan))?;
-                // Should its preparation fail meanwhile, its status says why.
                 let parked = self.park(Rc::new(plan.clone()))?;
-                return self.dedicate(plan, parked, trees);
+                return self.dedicate(plan, parked, stdio, length);
             }
         }
         let (pidfd, status) = self.clone_jail(plan, stdio, cgroup)?;
         self.watch(&pidfd, plan.id)?;
-        Ok(Made { pidfd, status, waiting: None })
+        Ok(Made { pidfd, status, prepared: false })
     }
 
-    /// Makes a prepared jail the plan's.
+    /// Makes a prepared jail the plan's, and gives it the plan with everything that belongs to it.
     fn dedicate(
         &mut self,
         plan: &Plan,
         parked: Parked,
-        trees: Vec<OwnedFd>,
+        stdio: &[OwnedFd; 3],
+        length: usize,
     ) -> Result<Made, Failure> {
+        let trees = match prepare::trees(plan) {
+            Ok(trees) => trees,
+            Err(failure) => {
+                self.pool.add(parked);
+                return Err(failure);
+            }
+        };
         let Parked { number, control, status, .. } = parked;
         let pidfd = self.jails.remove(&number);
         let pidfd = pidfd.ok_or_else(|| failure(Step::Plan)(Errno::ESRCH))?;
         let mut event = EpollEvent::new(EpollFlags::EPOLLIN, plan.id);
-        if let Err(errno) = self.epoll.modify(&pidfd, &mut event) {
+        let given = self
+            .epoll
+            .modify(&pidfd, &mut event)
+            .map_err(failure(Step::Watch))
+            .and_then(|()| pass(&control, &self.buffer[..length], stdio.iter().chain(&trees)));
+        if let Err(failure) = given {
             let _ = self.epoll.delete(&pidfd);
             end(&pidfd);
-            return Err(failure(Step::Watch)(errno));
+            return Err(failure);
         }
-        Ok(Made { pidfd, status, waiting: Some(Waiting { control, trees }) })
-    }
-
-    /// Gives a prepared jail its plan, of which the host has been told already.
-    fn hand_over(
-        &mut self,
-        id: u64,
-        waiting: &Waiting,
-        stdio: &[OwnedFd; 3],
-        length: usize,
-    ) -> nix::Result<()> {
-        let fds: Vec<RawFd> = stdio.iter().chain(&waiting.trees).map(AsRawFd::as_raw_fd).collect();
-        match handover::send(waiting.control.as_raw_fd(), &self.buffer[..length], &fds) {
-            // One that has ended is told of by its end.
-            Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
-            Err(errno) => {
-                if let Some(pidfd) = self.jails.remove(&id) {
-                    self.epoll.delete(&pidfd)?;
-                    end(&pidfd);
-                }
-                let failure = failure(Step::Plan)(errno);
-                self.answer(&Response::Rejected { id, failure }, &[])
-            }
-        }
+        Ok(Made { pidfd, status, prepared: true })
     }
 
     /// Clones a jail that does every step by itself; in the child this never returns.
@@ -276,19 +248,14 @@ impl<'a> Warden<'a> {
         stdio: &[OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
     ) -> Result<(OwnedFd, OwnedFd), Failure> {
-        let prepare = || Prepared::new(plan, &self.policies, self.place(plan));
-        let jail = match plan.profile {
-            Profile::Sealed => prepare(),
-            // Its devices are the host's.
-            Profile::General => self.in_host(prepare),
-        }?;
+        let jail = Prepared::new(plan, &self.policies, self.place(plan))?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
         let detached = self.policies.mechanisms.detached_mounts;
         let pair = detached.then(handover::pair).transpose().map_err(failure(Step::Plan))?;
         // A loopback is raised by the jail, whose own the namespace has to be.
         let network = !plan.loopback && self.network.take();
         let of_warden = if network { libc::CLONE_NEWNET as u64 } else { 0 };
-        let cloned = clone_into(NAMESPACES & !of_warden, cgroup);
+        let cloned = self.clone_away(|| clone_into(NAMESPACES & !of_warden, cgroup));
         if network && !matches!(cloned, Ok((Cloned::Child, _))) {
             self.network.leave();
         }
@@ -319,22 +286,16 @@ impl<'a> Warden<'a> {
 
     /// Gives a jail that is being made the trees of its plan's directories.
     fn send_trees(&self, plan: &Plan, jail: &OwnedFd) -> Result<(), Failure> {
-        let trees = self.in_host(|| prepare::all_trees(plan))?;
-        let fds: Vec<RawFd> = trees.iter().map(AsRawFd::as_raw_fd).collect();
-        match handover::send(jail.as_raw_fd(), &[1], &fds) {
-            // One that has ended says why by its status.
-            Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
-            Err(errno) => Err(failure(Step::Plan)(errno)),
-        }
+        pass(jail, &[1], prepare::all_trees(plan)?.iter())
     }
 
     /// Clones a jail that goes as far as it can without a turn; in the child this never returns.
     fn park(&mut self, example: Rc<Plan>) -> Result<Parked, Failure> {
-        let place =
-            self.in_host(|| Prepared::root_alone(&example, &self.policies, self.place(&example)))?;
+        let place = Prepared::root_alone(&example, &self.policies, self.place(&example))?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
         let (ours, theirs) = handover::pair().map_err(failure(Step::Plan))?;
-        match sys::clone3(NAMESPACES, None).map_err(failure(Step::JailNamespaces))? {
+        let cloned = self.clone_away(|| clone_into(NAMESPACES, None));
+        match cloned.map_err(failure(Step::JailNamespaces))?.0 {
             Cloned::Child => parked::run(&place, theirs.as_raw_fd(), writer.as_raw_fd()),
             Cloned::Parent(pidfd) => {
                 drop(place);
@@ -359,11 +320,18 @@ impl<'a> Warden<'a> {
         if self.views.is_some() { views::ROOT } else { &plan.root.path }
     }
 
-    fn in_host<T>(&self, act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        match &self.views {
-            Some(views) => views.in_host(act),
-            None => act(),
+    /// Clones a jail where nothing of the host's can be seen.
+    fn clone_away(
+        &self,
+        clone: impl FnOnce() -> nix::Result<(Cloned, bool)>,
+    ) -> nix::Result<(Cloned, bool)> {
+        let Some(views) = &self.views else { return clone() };
+        views.enter()?;
+        let cloned = clone();
+        if !matches!(cloned, Ok((Cloned::Child, _))) {
+            views.leave();
         }
+        cloned
     }
 
     /// Has the loop told when a jail ends. One that cannot be watched is ended here.
@@ -419,6 +387,19 @@ fn clone_into(namespaces: u64, cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned,
     match sys::clone3(others, Some(cgroup.as_fd())) {
         Err(Errno::ENOSYS | Errno::E2BIG | Errno::EINVAL) => Ok((sys::clone3(others, None)?, true)),
         cloned => Ok((cloned?, false)),
+    }
+}
+
+/// Passes something to a jail. One that has ended is told of by its end and its status.
+fn pass<'a>(
+    jail: &OwnedFd,
+    bytes: &[u8],
+    fds: impl Iterator<Item = &'a OwnedFd>,
+) -> Result<(), Failure> {
+    let fds: Vec<RawFd> = fds.map(AsRawFd::as_raw_fd).collect();
+    match handover::send(jail.as_raw_fd(), bytes, &fds) {
+        Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
+        Err(errno) => Err(failure(Step::Plan)(errno)),
     }
 }
 

@@ -7,21 +7,18 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use nix::unistd::{chdir, mkdir, pivot_root};
 
-use crate::step::Step;
 use crate::sys;
-use crate::wire::Failure;
 
 /// Where a jail's root is attached in the bare view.
 pub const ROOT: &[u8] = b"/root";
 
-/// Both mount namespaces of a warden; between calls it is in the bare one.
+/// Both mount namespaces of a warden; but while it clones it is in the host's.
 #[derive(Debug)]
 pub struct Views {
     host: OwnedFd,
@@ -29,7 +26,7 @@ pub struct Views {
 }
 
 impl Views {
-    /// Makes the bare view of the warden's own, and enters it. On failure the warden is where it was.
+    /// Makes the bare view of the warden's own. The warden stays where it was.
     pub fn new() -> nix::Result<Self> {
         let host = namespace()?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -43,27 +40,22 @@ impl Views {
             others().iter().filter_map(|place| copy(place).ok()).take(OTHERS.len()).collect();
         unshare(CloneFlags::CLONE_NEWNS)?;
         let bare = strip(&proc, &others).and_then(|()| namespace());
-        match bare {
-            Ok(bare) => Ok(Self { host, bare }),
-            Err(errno) => setns(&host, CloneFlags::CLONE_NEWNS).and(Err(errno)),
-        }
+        setns(&host, CloneFlags::CLONE_NEWNS)?;
+        Ok(Self { host, bare: bare? })
     }
 
-    /// Does something in the host's view.
-    pub fn in_host<T>(&self, act: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        enter(&self.host)?;
-        let result = act();
-        // No jail is made of the host's view: better none at all, and the host starts another warden.
-        if enter(&self.bare).is_err() {
+    /// Enters the bare one, for a clone.
+    pub fn enter(&self) -> nix::Result<()> {
+        setns(&self.bare, CloneFlags::CLONE_NEWNS)
+    }
+
+    /// Goes back to the host's.
+    pub fn leave(&self) {
+        // Here it would find no source of any jail: better none at all, and the host starts another warden.
+        if setns(&self.host, CloneFlags::CLONE_NEWNS).is_err() {
             sys::exit_now(1);
         }
-        result
     }
-}
-
-fn enter(namespace: &OwnedFd) -> Result<(), Failure> {
-    let fail = |errno: Errno| Failure { step: Step::OpenSource, index: 0, errno: errno as i32 };
-    setns(namespace, CloneFlags::CLONE_NEWNS).map_err(fail)
 }
 
 /// This process's mount namespace.
