@@ -19,7 +19,8 @@ const POOL: u16 = 4;
 /// Long enough for a warden to see that it is idle and to make up for the jail that was taken.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Starts one right after the other, each from the pool: with everything warm.
+/// Starts of one contender right after the other: from the pool with everything warm; without it with no
+/// moment in which a warden is idle.
 const BURST: usize = 8;
 
 fn main() {
@@ -32,6 +33,8 @@ fn main() {
         let mut direct = contenders(&place, 0);
         let title = format!("Back to back, {}", noop.name());
         report(&title, &side_by_side(&mut direct, rounds));
+        let title = format!("In bursts of {BURST}, {}", noop.name());
+        report(&title, &side_by_side_after(Duration::ZERO, BURST, &mut direct, rounds / BURST));
         let mut pooled = contenders(&place, POOL);
         let title = format!("After a pause, with a pool of {POOL}, {}", noop.name());
         report(&title, &side_by_side_after(PAUSE, 1, &mut pooled, rounds));

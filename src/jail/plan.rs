@@ -5,9 +5,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use turnjail_driver::{ContainerSpec, Limits};
 use turnjail_images::Image;
 use turnjail_warden::open;
@@ -274,11 +274,16 @@ pub(crate) mod resource {
     pub(super) const RTPRIO: u32 = 14;
 }
 
-/// The identity of a directory, opened without following any symbolic link.
+/// The identity of a directory. The warden opens it without following a symbolic link anywhere on the way,
+/// and compares.
 fn source(path: &Path) -> Result<Source, StartError> {
     let look = || {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        nix::sys::stat::fstat(open::without_links(&name, OFlag::O_PATH | OFlag::O_DIRECTORY)?)
+        let found = rustix::fs::lstat(path)?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => Ok(found),
+            FileType::Symlink => Err(Errno::LOOP),
+            _ => Err(Errno::NOTDIR),
+        }
     };
     match look() {
         Ok(found) => Ok(Source {
@@ -287,7 +292,7 @@ fn source(path: &Path) -> Result<Source, StartError> {
             ino: found.st_ino,
         }),
         Err(errno) => Err(StartError::Step {
-            failure: Failure { step: Step::OpenSource, index: 0, errno: errno as i32 },
+            failure: Failure { step: Step::OpenSource, index: 0, errno: errno.raw_os_error() },
             object: Some(path.display().to_string()),
         }),
     }
