@@ -81,6 +81,11 @@ impl DriverError {
         match self {
             Self::Image { remedy, .. } | Self::Cleanup { remedy, .. } => Some(remedy),
             Self::Start { remedy, .. } | Self::Workspace { remedy, .. } => remedy.as_deref(),
+            // Only the kernel knows: a parent is told the signal alone.
+            Self::Worker { reason: ExitReason::Filter, .. } => Some(
+                "the kernel's log names the call and the machine's ABI: journalctl -k --grep=type=1326 \
+                 (syscall=, arch=)",
+            ),
             _ => None,
         }
     }

@@ -74,7 +74,7 @@ struct Connection {
 #[derive(Debug)]
 struct Slot {
     started: Option<oneshot::Sender<Result<Started, Failure>>>,
-    exited: oneshot::Sender<Result<Exit, Failure>>,
+    exited: oneshot::Sender<Exit>,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Drop for Process {
 pub struct Jail {
     process: Process,
     status: pipe::Receiver,
-    exited: oneshot::Receiver<Result<Exit, Failure>>,
+    exited: oneshot::Receiver<Exit>,
     objects: Objects,
     missing: Vec<Failure>,
     prepared: bool,
@@ -293,8 +293,7 @@ impl Jail {
 
     /// Waits until nothing of the jail is left.
     pub async fn ended(&mut self) -> Result<Exit, StartError> {
-        let exited = (&mut self.exited).await.map_err(|_| StartError::WardenDied)?;
-        let mut exit = exited.map_err(|e| StartError::step(e, self.objects.of_step(e)))?;
+        let mut exit = (&mut self.exited).await.map_err(|_| StartError::WardenDied)?;
         let mut record = [0; Report::BYTES];
         while self.status.read_exact(&mut record).await.is_ok() {
             match Report::decode(record) {
@@ -362,14 +361,14 @@ impl Connection {
                     let _ = waiting.send(Ok(started));
                 }
             }
-            Response::Rejected { id, failure } => match jails.remove(&id) {
-                Some(Slot { started: Some(waiting), .. }) => drop(waiting.send(Err(failure))),
-                Some(Slot { started: None, exited }) => drop(exited.send(Err(failure))),
-                None => {}
-            },
+            Response::Rejected { id, failure } => {
+                if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
+                    let _ = waiting.send(Err(failure));
+                }
+            }
             Response::Exited { id, exit } => {
                 if let Some(slot) = jails.remove(&id) {
-                    let _ = slot.exited.send(Ok(exit));
+                    let _ = slot.exited.send(exit);
                 }
             }
             Response::Ready(_) | Response::Unable(_) => {}

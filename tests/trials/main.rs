@@ -10,7 +10,7 @@
 //! | r18: descriptors with high numbers | `descriptors` |
 //! | r20: starts beside threads that allocate | `pressure` |
 //! | r23, r24: cgroups of sessions, threaded groups | `tests/vm`, which has cgroups of version 2 |
-//! | r27: calls of foreign machines | `tests/attacks`, a14 |
+//! | r27: calls of foreign machines | `tests/attacks`, a14; that the kernel logs their numbers, `tests/vm` |
 //! | r30: hostile archives | `archives`, and by their parts in `src/images/tests` |
 //! | no number: descriptors that are cut off, jails that cannot be watched | `starved` |
 //!

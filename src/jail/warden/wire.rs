@@ -220,8 +220,7 @@ pub enum Response {
         /// It was prepared before its plan was known.
         prepared: bool,
     },
-    /// The jail could not be made; nothing of it is left. Comes after `Started` when a prepared jail could
-    /// not be given its plan.
+    /// The jail could not be made; nothing of it is left.
     Rejected {
         /// The plan's number.
         id: u64,
