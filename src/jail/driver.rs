@@ -58,7 +58,7 @@ pub struct JailOptions {
     pub bounds: Bounds,
     /// What is set for single images.
     pub images: ImagePolicies,
-    /// How many jails of the image last used are prepared ahead of need, at most
+    /// How many jails of the image and the limits last used are prepared ahead of need, at most
     /// [`MAX_POOL`](crate::client::MAX_POOL); 0 for none. Only sealed jails without a cgroup of their own
     /// can be.
     pub pool: u16,

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -349,6 +350,33 @@ pub fn at_once() {
             assert_eq!(ended.expect("a jail").reason, ExitReason::Ok);
         }
     });
+}
+
+/// The warden holds a descriptor for each jail, and a jail starts with all of them: more than it may have.
+pub fn more_than_its_files() {
+    const JAILS: usize = 270;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    // Each jail takes the host five.
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(4096).max(soft), hard).expect("room for files");
+    let bench = Bench::new();
+    let (sleeper, _) = sleeper(&bench);
+    let cancel = CancellationToken::new();
+    let started = AtomicU32::new(0);
+    let start = || {
+        if started.fetch_add(1, Ordering::Relaxed) as usize + 1 == JAILS {
+            cancel.cancel();
+        }
+    };
+    bench.runtime().block_on(async {
+        let runs = (0..JAILS).map(|_| run(bench.client(), &sleeper, b"", &cancel, start));
+        let mut set: Vec<_> = runs.map(Box::pin).collect();
+        for ended in futures(&mut set).await {
+            // One that fails is never started, and the others would wait for it.
+            let ended = ended.inspect_err(|_| cancel.cancel());
+            assert_eq!(ended.expect("a jail").reason, ExitReason::Cancelled);
+        }
+    });
+    assert_eq!(started.into_inner() as usize, JAILS);
 }
 
 /// More requests than the socket of a warden that is held up takes: the rest waits for it.

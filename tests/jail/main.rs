@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Test::new("a_killed_host_and_warden_leave_no_process", lifecycle::host_and_warden_die),
         Test::new("many_jails_leak_nothing", lifecycle::many),
         Test::new("jails_at_once_all_end", lifecycle::at_once),
+        Test::new("more_jails_at_once_than_one_may_have_files", lifecycle::more_than_its_files),
         Test::new("a_warden_that_is_held_up_gets_every_request", lifecycle::warden_held_up),
         Test::with(
             "a_pool_fills_up_when_nothing_happens",
@@ -55,6 +56,11 @@ fn main() -> ExitCode {
             "a_prepared_jail_follows_its_own_plan",
             &[Fact::Jail, Fact::Pool],
             pool::follows_its_own_plan,
+        ),
+        Test::with(
+            "a_prepared_jail_has_its_plans_limits",
+            &[Fact::Jail, Fact::Pool],
+            pool::has_its_plans_limits,
         ),
         Test::with(
             "a_plan_gets_only_a_jail_that_fits",

@@ -150,15 +150,13 @@ pub fn used_once() {
 
 /// What belongs to a turn is the turn's own, whatever the jail was prepared after.
 pub fn follows_its_own_plan() {
-    let pooled = Pooled::new(POOL, Way::Prepared);
-    pooled.run(&pooled.says_x());
+    let pooled = Pooled::new(POOL, Way::Any);
     let mut spec = pooled.bench.spec_for(Profile::Sealed, &[json!(["read", "/workspace/mine"])]);
     let other = pooled.bench.path("workspace").with_file_name("other");
     fs::create_dir(&other).expect("a directory");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).expect("chmod");
     fs::write(other.join("mine"), "this one").expect("a file");
     spec.mounts[0].source = other;
-    spec.limits.pids = 7;
     pooled.beside_a_sleeper(async |warden| {
         wait_until("the pool is full", || parked(warden).len() == POOL);
     });
@@ -168,6 +166,12 @@ pub fn follows_its_own_plan() {
     let without = JailSpec { mounts: Vec::new(), ..spec.clone() };
     let ended = pooled.run(&without);
     assert!(ended.timing.prepared && !String::from_utf8_lossy(&ended.stdout).contains("this one"));
+}
+
+/// The limits of a jail that is prepared are its plan's, though they are set before it is handed over.
+pub fn has_its_plans_limits() {
+    let pooled = Pooled::new(POOL, Way::Prepared);
+    pooled.run(&pooled.says_x());
     let (mut sleeping, word) = sleeper(&pooled.bench);
     sleeping.limits.pids = 7;
     let cancel = CancellationToken::new();
@@ -187,7 +191,7 @@ pub fn follows_its_own_plan() {
     });
 }
 
-/// Another root, or the general profile, gets no jail that was prepared for something else.
+/// Another root, other limits, or the general profile get no jail that was prepared for something else.
 pub fn only_what_fits() {
     let pooled = Pooled::new(POOL, Way::Any);
     pooled.beside_a_sleeper(async |warden| {
@@ -196,6 +200,12 @@ pub fn only_what_fits() {
     let general = pooled.bench.spec_for(Profile::General, &[json!(["print", "x"])]);
     assert!(!pooled.run(&general).timing.prepared);
     assert!(pooled.run(&pooled.says_x()).timing.prepared, "what fits is still there");
+    let mut fewer = pooled.says_x();
+    fewer.limits.pids -= 1;
+    assert!(!pooled.run(&fewer).timing.prepared);
+    let mut less = pooled.says_x();
+    less.limits.memory_mb -= 1;
+    assert!(!pooled.run(&less).timing.prepared);
     let other = Bench::new();
     let spec = other.spec_for(Profile::Sealed, &[json!(["print", "x"])]);
     assert!(!pooled.run(&spec).timing.prepared);
@@ -290,7 +300,12 @@ pub fn soak() {
         };
         burst(50).await;
         full();
-        let before = (descriptors(), wardens(), mounts().expect("mounts"));
+        // Until all that is prepared ahead is there: it stays.
+        let mut before = (0, 0, 0);
+        while before != (descriptors(), wardens(), mounts().expect("mounts")) {
+            before = (descriptors(), wardens(), mounts().expect("mounts"));
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
         let pages = memory();
         prepared = burst(count).await;
         full();

@@ -94,6 +94,8 @@ fn build(jail: &mut Prepared, descriptors: Descriptors, status: &mut RawFd) -> D
     receive_trees(jail, descriptors.trees)?;
     enter(jail, *status)?;
     mounts(jail)?;
+    // The warden's, of which there may be more than a jail can have.
+    *status = close_descriptors(*status)?;
     limits(jail)?;
     holdings(jail)?;
     lasting_privileges(jail)?;

@@ -20,22 +20,21 @@ use crate::{handover, sys};
 const CONTROL: RawFd = STATUS + 1;
 
 /// Prepares a jail in the calling process, waits for its plan, and executes the plan's program.
-pub fn run(place: &Prepared, control: RawFd, status: RawFd) -> ! {
-    let (failure, status) = match prepare(place, control, status) {
-        Err(failure) => (failure, status),
-        Ok(()) => (serve(place).unwrap_or_else(|failure| failure), STATUS),
-    };
+pub fn run(place: &Prepared, control: RawFd, mut status: RawFd) -> ! {
+    let done = prepare(place, control, &mut status).and_then(|()| serve(place));
+    let failure = done.unwrap_or_else(|failure| failure);
     let _ = sys::write(status, &Report::Failed(failure).encode());
     sys::exit_now(127)
 }
 
-fn prepare(place: &Prepared, control: RawFd, status: RawFd) -> Done {
-    child::separate(place, status)?;
-    child::enter(place, status)?;
-    child::limits(place)?;
+fn prepare(place: &Prepared, control: RawFd, status: &mut RawFd) -> Done {
+    child::separate(place, *status)?;
+    child::enter(place, *status)?;
     child::lasting_privileges(place)?;
     rehearse(place).map_err(fail(Step::Plan))?;
-    keep(control, status).map_err(fail(Step::Descriptors))?;
+    keep(control, *status).map_err(fail(Step::Descriptors))?;
+    *status = STATUS;
+    child::limits(place)?;
     child::filter(&place.policies.stages.first)
 }
 

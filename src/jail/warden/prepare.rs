@@ -150,6 +150,10 @@ impl<'a> Prepared<'a> {
     pub fn receive(&mut self, fds: impl IntoIterator<Item = OwnedFd>) -> Result<(), Failure> {
         let mut fds = fds.into_iter();
         self.root = fds.next();
+        if self.root.is_none() {
+            let errno = Errno::EMFILE as i32;
+            return Err(Failure { step: Step::AttachRoot, index: 0, errno });
+        }
         self.receive_trees(fds)
     }
 

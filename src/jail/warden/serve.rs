@@ -191,17 +191,9 @@ impl<'a> Warden<'a> {
     ) -> Result<Made, Failure> {
         let detached = self.policies.mechanisms.detached_mounts;
         if detached && plan.way != Way::Direct && can_be_prepared(plan) {
-            while let Some(parked) = self.pool.take(plan) {
-                // One that has ended is left to the loop, which is going to hear of it.
-                if self.jails.get(&parked.number).is_none_or(|pidfd| sys::has_ended(pidfd.as_fd()))
-                {
-                    continue;
-                }
-                return self.dedicate(plan, parked, stdio, length);
-            }
-            if plan.way == Way::Prepared {
-                let parked = self.park(Rc::new(plan.clone()))?;
-                return self.dedicate(plan, parked, stdio, length);
+            let parked = self.take(plan);
+            if parked.is_some() || plan.way == Way::Prepared {
+                return self.make_prepared(plan, parked, stdio, length);
             }
         }
         let (pidfd, status) = self.clone_jail(plan, stdio, cgroup)?;
@@ -209,20 +201,38 @@ impl<'a> Warden<'a> {
         Ok(Made { pidfd, status, prepared: false })
     }
 
-    /// Makes a prepared jail the plan's, and gives it the plan with everything that belongs to it.
-    fn dedicate(
+    /// A jail from the pool that fits and lives. One that has ended is left to the loop, which is going to
+    /// hear of it.
+    fn take(&mut self, plan: &Plan) -> Option<Parked> {
+        loop {
+            let parked = self.pool.take(plan)?;
+            let pidfd = self.jails.get(&parked.number);
+            if pidfd.is_some_and(|pidfd| !sys::has_ended(pidfd.as_fd())) {
+                return Some(parked);
+            }
+        }
+    }
+
+    /// Makes a prepared jail the plan's, the given one or one that is prepared now, and gives it the plan
+    /// with everything that belongs to it.
+    fn make_prepared(
         &mut self,
         plan: &Plan,
-        parked: Parked,
+        parked: Option<Parked>,
         stdio: &[OwnedFd; 3],
         length: usize,
     ) -> Result<Made, Failure> {
         let trees = match prepare::trees(plan) {
             Ok(trees) => trees,
             Err(failure) => {
-                self.pool.add(parked);
+                parked.into_iter().for_each(|parked| self.pool.add(parked));
                 return Err(failure);
             }
+        };
+        let parked = match parked {
+            Some(parked) => parked,
+            // Should its preparation fail meanwhile, its status says why.
+            None => self.park(Rc::new(plan.clone()))?,
         };
         let Parked { number, control, status, .. } = parked;
         let pidfd = self.jails.remove(&number);
@@ -253,12 +263,7 @@ impl<'a> Warden<'a> {
         let detached = self.policies.mechanisms.detached_mounts;
         let pair = detached.then(handover::pair).transpose().map_err(failure(Step::Plan))?;
         // A loopback is raised by the jail, whose own the namespace has to be.
-        let network = !plan.loopback && self.network.take();
-        let of_warden = if network { libc::CLONE_NEWNET as u64 } else { 0 };
-        let cloned = self.clone_away(|| clone_into(NAMESPACES & !of_warden, cgroup));
-        if network && !matches!(cloned, Ok((Cloned::Child, _))) {
-            self.network.leave();
-        }
+        let cloned = self.clone_away(!plan.loopback, cgroup);
         let (cloned, enter) = cloned.map_err(|errno| match errno {
             // Only its cgroup: gone, threaded, or with processes in its children.
             Errno::ENODEV | Errno::EOPNOTSUPP | Errno::EBUSY => failure(Step::Cgroup)(errno),
@@ -294,7 +299,7 @@ impl<'a> Warden<'a> {
         let place = Prepared::root_alone(&example, &self.policies, self.place(&example))?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(failure(Step::StatusPipe))?;
         let (ours, theirs) = handover::pair().map_err(failure(Step::Plan))?;
-        let cloned = self.clone_away(|| clone_into(NAMESPACES, None));
+        let cloned = self.clone_away(true, None);
         match cloned.map_err(failure(Step::JailNamespaces))?.0 {
             Cloned::Child => parked::run(&place, theirs.as_raw_fd(), writer.as_raw_fd()),
             Cloned::Parent(pidfd) => {
@@ -320,17 +325,26 @@ impl<'a> Warden<'a> {
         if self.views.is_some() { views::ROOT } else { &plan.root.path }
     }
 
-    /// Clones a jail where nothing of the host's can be seen.
+    /// Clones a jail where nothing of the host's can be seen, in the network namespace that was made ahead
+    /// where there is one and it may be.
     fn clone_away(
         &self,
-        clone: impl FnOnce() -> nix::Result<(Cloned, bool)>,
+        may_be_ahead: bool,
+        cgroup: Option<&OwnedFd>,
     ) -> nix::Result<(Cloned, bool)> {
-        let Some(views) = &self.views else { return clone() };
-        views.enter()?;
-        let cloned = clone();
-        if !matches!(cloned, Ok((Cloned::Child, _))) {
-            views.leave();
+        if let Some(views) = &self.views {
+            views.enter()?;
         }
+        let ahead = may_be_ahead && self.network.take();
+        let made = if ahead { libc::CLONE_NEWNET as u64 } else { 0 };
+        let cloned = clone_into(NAMESPACES & !made, cgroup);
+        if matches!(cloned, Ok((Cloned::Child, _))) {
+            return cloned;
+        }
+        if ahead {
+            self.network.leave();
+        }
+        self.views.iter().for_each(Views::leave);
         cloned
     }
 

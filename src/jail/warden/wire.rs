@@ -220,7 +220,7 @@ pub enum Response {
         /// It was prepared before its plan was known.
         prepared: bool,
     },
-    /// The jail could not be made; nothing of it is left.
+    /// The jail could not be made, or the host could not be told of it; nothing of it is left.
     Rejected {
         /// The plan's number.
         id: u64,
