@@ -368,11 +368,13 @@ pub fn more_than_its_files() {
         }
     };
     bench.runtime().block_on(async {
-        let runs = (0..JAILS).map(|_| run(bench.client(), &sleeper, b"", &cancel, start));
-        let mut set: Vec<_> = runs.map(Box::pin).collect();
-        for ended in futures(&mut set).await {
+        let one = async || {
+            let ended = run(bench.client(), &sleeper, b"", &cancel, start).await;
             // One that fails is never started, and the others would wait for it.
-            let ended = ended.inspect_err(|_| cancel.cancel());
+            ended.inspect_err(|_| cancel.cancel())
+        };
+        let mut set: Vec<_> = (0..JAILS).map(|_| Box::pin(one())).collect();
+        for ended in futures(&mut set).await {
             assert_eq!(ended.expect("a jail").reason, ExitReason::Cancelled);
         }
     });

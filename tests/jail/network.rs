@@ -12,8 +12,8 @@ use turnjail_warden::wire::Way;
 
 use crate::lifecycle::{parent, processes, sleeper, wait_until};
 
-/// A jail is cloned in the namespace that the warden has made ahead; the warden leaves it, the next jail
-/// has another, and each goes with its jail.
+/// A jail is cloned in the namespace that the warden has made ahead; the warden does not stay in it and keeps
+/// nothing of it, and the next jail has another.
 pub fn made_ahead() {
     let bench = Bench::new();
     let options = ClientOptions { pool: 0, way: Way::Direct };
@@ -38,7 +38,7 @@ pub fn made_ahead() {
                 assert_eq!(own, ahead, "it is not in the one that was made ahead");
             }
             warden = parent(jail).to_string();
-            wait_until("the warden leaves it to the jail", || network(&warden) != own);
+            wait_until("the warden does not stay in it", || network(&warden) != own);
             ahead = Some(made_by(&warden).await);
             seen.borrow_mut().push(own);
         }
