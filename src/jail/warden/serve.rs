@@ -225,7 +225,9 @@ impl<'a> Warden<'a> {
         let trees = match prepare::trees(plan) {
             Ok(trees) => trees,
             Err(failure) => {
-                parked.into_iter().for_each(|parked| self.pool.add(parked));
+                if let Some(parked) = parked {
+                    self.pool.add(parked);
+                }
                 return Err(failure);
             }
         };
@@ -282,16 +284,13 @@ impl<'a> Warden<'a> {
             Cloned::Parent(pidfd) => {
                 if let Some((ours, _)) = &pair {
                     // While the child does what needs no directory.
-                    self.send_trees(plan, ours).inspect_err(|_| end(&pidfd))?;
+                    let trees = prepare::all_trees(plan);
+                    let given = trees.and_then(|trees| pass(ours, &[1], trees.iter()));
+                    given.inspect_err(|_| end(&pidfd))?;
                 }
                 Ok((pidfd, reader))
             }
         }
-    }
-
-    /// Gives a jail that is being made the trees of its plan's directories.
-    fn send_trees(&self, plan: &Plan, jail: &OwnedFd) -> Result<(), Failure> {
-        pass(jail, &[1], prepare::all_trees(plan)?.iter())
     }
 
     /// Clones a jail that goes as far as it can without a turn; in the child this never returns.
@@ -344,7 +343,9 @@ impl<'a> Warden<'a> {
         if ahead {
             self.network.leave();
         }
-        self.views.iter().for_each(Views::leave);
+        if let Some(views) = &self.views {
+            views.leave();
+        }
         cloned
     }
 
