@@ -96,8 +96,7 @@ fn program_of_32_bits() -> Vec<u8> {
 fn a14_program() {
     let bench = Bench::new();
     let path = bench.path("root").join("old");
-    fs::write(&path, program_of_32_bits()).expect("a program");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+    turnjail_tests::jails::write_program(&path, &program_of_32_bits());
     let control = bench.outside(&[json!(["execute", path])]);
     assert_eq!(control.end, Status::Code(42), "this kernel runs none: {control:?}");
     let report = bench.acts(Profile::General, &[json!(["execute", "/old"])]);

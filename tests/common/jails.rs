@@ -123,7 +123,7 @@ fn root_with_probe(root: &Path) {
 /// Writes a program by a process of its own. A descriptor of ours that is open for writing would be in
 /// every process that another test starts at this moment, and for as long nobody could execute the program
 /// (ETXTBSY).
-fn write_program(path: &Path, bytes: &[u8]) {
+pub fn write_program(path: &Path, bytes: &[u8]) {
     use std::io::Write as _;
     let mut writer = std::process::Command::new("sh")
         .args(["-c", "cat >\"$0\" && chmod 0555 \"$0\""])

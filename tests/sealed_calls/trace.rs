@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use turnjail_tests::jails::write_program;
 use turnjail_tests::program as worker;
 use turnjail_tests::script::{Ended, Stage};
 
@@ -30,9 +30,7 @@ impl Tracer {
             tracer.output().display(),
             worker().display()
         );
-        fs::write(tracer.program(), script).expect("a script");
-        let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(tracer.program(), executable).expect("its mode");
+        write_program(&tracer.program(), script.as_bytes());
         tracer
     }
 
