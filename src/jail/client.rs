@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{
-    Exit, Facts, Failure, MESSAGE_BYTES, Over, Plan, Report, Request, Response, Settings, Status,
-    Way,
+    Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Settings, Status, Way,
 };
 
-use crate::plan::resource;
+use crate::plan::object;
+use crate::streams::Stock;
 use crate::{Limiter, StartError, process};
 
 /// How long a warden may take to say what it found out.
@@ -57,6 +57,7 @@ pub struct Client {
     keeper: Pid,
     limiter: Limiter,
     way: Way,
+    streams: Stock,
     _closing: DropGuard,
 }
 
@@ -107,7 +108,7 @@ pub struct Jail {
     process: Process,
     status: pipe::Receiver,
     exited: oneshot::Receiver<Exit>,
-    objects: Objects,
+    plan: Arc<Plan>,
     missing: Vec<Failure>,
     prepared: bool,
 }
@@ -141,7 +142,7 @@ impl Client {
         let limiter = limiter.for_warden(keeper).await;
         let settings = Settings { pool: options.pool.min(MAX_POOL) };
         connection
-            .send(&Request::Settings(settings), &[])
+            .send(&Request::<&Plan>::Settings(settings), &[])
             .await
             .map_err(|e| host_error("write to the warden", &e))?;
         let closing = CancellationToken::new();
@@ -152,6 +153,7 @@ impl Client {
             keeper,
             limiter,
             way: options.way,
+            streams: Stock::new(usize::from(settings.pool).max(1)),
             _closing: closing.drop_guard(),
         })
     }
@@ -170,6 +172,11 @@ impl Client {
     /// What holds the limits of its jails.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// Pipes for the programs of its jails.
+    pub(crate) fn streams(&self) -> &Stock {
+        &self.streams
     }
 
     /// Whether the warden still answers.
@@ -196,7 +203,6 @@ impl Client {
         }
         plan.id = self.connection.next.fetch_add(1, Ordering::Relaxed);
         let id = plan.id;
-        let objects = Objects::of(&plan);
         let (started, starting) = oneshot::channel();
         let (exited, exiting) = oneshot::channel();
         let slot = Slot { started: Some(started), exited };
@@ -206,7 +212,7 @@ impl Client {
         };
         let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).chain(cgroup).collect();
         let mut asking = Asking { connection: &self.connection, id, asked: false };
-        let sent = self.connection.send(&Request::Start(Box::new(plan)), &fds).await;
+        let sent = self.connection.send(&Request::Start(&plan), &fds).await;
         sent.map_err(|e| match e.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => StartError::WardenDied,
             _ => host_error("write to the warden", &e),
@@ -216,12 +222,13 @@ impl Client {
         drop(stdio);
         let Started { process, status, prepared } = match starting.await {
             Ok(Ok(started)) => started,
-            Ok(Err(failure)) => return Err(StartError::step(failure, objects.of_step(failure))),
+            Ok(Err(failure)) => return Err(StartError::step(failure, object(&plan, failure))),
             Err(_) => return Err(StartError::WardenDied),
         };
         let status = pipe::Receiver::from_owned_fd(status)
             .map_err(|e| host_error("watch the status of a jail", &e))?;
-        Ok(Jail { process, status, exited: exiting, objects, missing: Vec::new(), prepared })
+        let plan = Arc::new(plan);
+        Ok(Jail { process, status, exited: exiting, plan, missing: Vec::new(), prepared })
     }
 }
 
@@ -262,13 +269,18 @@ impl Jail {
                 Ok(_) => match Report::decode(record) {
                     Some(Report::Missing(failure)) => self.missing.push(failure),
                     Some(Report::Failed(failure)) => {
-                        return Err(StartError::step(failure, self.objects.of_step(failure)));
+                        return Err(StartError::step(failure, object(&self.plan, failure)));
                     }
                     Some(Report::Running) => return Ok(()),
                     Some(Report::Signal(_)) | None => return Err(StartError::WardenDied),
                 },
             }
         }
+    }
+
+    /// What was asked for.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan)
     }
 
     /// A pidfd of the jail's first process.
@@ -401,7 +413,7 @@ impl Connection {
         Ok(Some((response, fds)))
     }
 
-    async fn send(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    async fn send(&self, request: &Request<&Plan>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let message = postcard::to_allocvec(request).map_err(io::Error::other)?;
         if message.len() > MESSAGE_BYTES {
             return Err(rustix::io::Errno::MSGSIZE.into());
@@ -431,45 +443,6 @@ impl Connection {
 #[allow(deprecated)]
 fn watched(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(socket, interest)
-}
-
-/// The names of a plan's objects, to say which one a step failed on.
-#[derive(Debug)]
-struct Objects {
-    sources: Vec<String>,
-    limits: Vec<u32>,
-    program: String,
-}
-
-impl Objects {
-    fn of(plan: &Plan) -> Self {
-        let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
-        let sources = std::iter::once(&plan.root).chain(plan.binds.iter().map(|bind| &bind.source));
-        Self {
-            sources: sources.map(|source| name(&source.path)).collect(),
-            limits: plan.rlimits.iter().map(|&(number, _)| number).collect(),
-            program: name(&plan.program),
-        }
-    }
-
-    fn of_step(&self, failure: Failure) -> Option<String> {
-        match failure.step {
-            Step::OpenSource
-            | Step::SourceIdentity
-            | Step::CopyTree
-            | Step::TreeFlags
-            | Step::AttachRoot
-            | Step::AttachMount
-            | Step::HoldingsWalk => self.sources.get(usize::from(failure.index)).cloned(),
-            Step::Holdings => self.sources.get(Over::of_index(failure.index).1).cloned(),
-            Step::ResourceLimit => {
-                let number = *self.limits.get(usize::from(failure.index))?;
-                Some(resource::name(number).to_owned())
-            }
-            Step::Exec => Some(self.program.clone()),
-            _ => None,
-        }
-    }
 }
 
 fn host_error(what: &'static str, error: &io::Error) -> StartError {

@@ -28,6 +28,7 @@ mod receipt;
 mod record;
 mod run;
 pub mod stage;
+mod streams;
 
 pub use driver::{DEFAULT_BOUNDS, JailDriver, JailOptions, Policy};
 pub use error::StartError;

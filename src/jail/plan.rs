@@ -13,7 +13,7 @@ use turnjail_images::Image;
 use turnjail_warden::open;
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::{Bind, Bounds, Failure, Plan, Source, Target, Way};
+use turnjail_warden::wire::{Bind, Bounds, Failure, Over, Plan, Source, Target, Way};
 
 use crate::limits::counts_processes_per_namespace;
 use crate::{Isolation, StartError, interpreter};
@@ -295,6 +295,32 @@ fn source(path: &Path) -> Result<Source, StartError> {
             failure: Failure { step: Step::OpenSource, index: 0, errno: errno.raw_os_error() },
             object: Some(path.display().to_string()),
         }),
+    }
+}
+
+/// The object that a step failed on, where the step says which of a plan's it was.
+pub(crate) fn object(plan: &Plan, failure: Failure) -> Option<String> {
+    let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let source = |index: usize| match index {
+        0 => Some(&plan.root),
+        _ => plan.binds.get(index - 1).map(|bind| &bind.source),
+    };
+    let named = |index: usize| source(index).map(|source| name(&source.path));
+    match failure.step {
+        Step::OpenSource
+        | Step::SourceIdentity
+        | Step::CopyTree
+        | Step::TreeFlags
+        | Step::AttachRoot
+        | Step::AttachMount
+        | Step::HoldingsWalk => named(usize::from(failure.index)),
+        Step::Holdings => named(Over::of_index(failure.index).1),
+        Step::ResourceLimit => {
+            let (number, _) = *plan.rlimits.get(usize::from(failure.index))?;
+            Some(resource::name(number).to_owned())
+        }
+        Step::Exec => Some(name(&plan.program)),
+        _ => None,
     }
 }
 

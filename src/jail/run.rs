@@ -1,13 +1,9 @@
 //! One program in a jail: feed it, read it, wait until nothing of it is left, tell how it ended.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ExitReason, Limits, Timing, Usage};
 use turnjail_protocol::limits::{EXIT_OUT_OF_MEMORY, STDERR_BYTES, STDOUT_BYTES};
@@ -19,6 +15,7 @@ use crate::limits::watch::{Watch, is_over, look};
 use crate::limits::{self, Group, Used};
 use crate::output::read_bounded;
 use crate::plan::{JailSpec, cpu_seconds, own_processes};
+use crate::streams::Ours;
 
 /// What became of a program in a jail.
 #[derive(Debug, Clone)]
@@ -50,16 +47,14 @@ pub async fn run(
     started: impl FnOnce(),
 ) -> Result<Ended, StartError> {
     let asked = Instant::now();
-    let (theirs, ours) = pipes()?;
+    let streams = client.streams().take()?;
     let mut plan = spec.plan()?;
     let group = client.limiter().group(&spec.limits, own_processes(spec.isolation))?;
     if group.is_some() {
         limits::held_by_group(&mut plan);
     }
-    let jail = client.jail_in(plan.clone(), theirs, group.as_ref().map(Group::dir));
-    // The request first: what is left to do here is done while the jail is being made.
-    let (jail, streams) = tokio::join!(jail, async { Streams::watch(ours) });
-    let (mut jail, streams) = (jail?, streams?);
+    let group_dir = group.as_ref().map(Group::dir);
+    let mut jail = client.jail_in(plan, streams.theirs, group_dir).await?;
     tokio::select! {
         ready = jail.ready() => {
             ready?;
@@ -69,9 +64,11 @@ pub async fn run(
     }
     let start_us = micros(asked);
     let running = Instant::now();
+    client.streams().refill();
     let prepared = jail.prepared();
+    let plan = jail.plan();
     let watch = Watch::new(client, spec, &plan, jail.pidfd());
-    let attended = attend(jail, streams, input, cancel, watch).await?;
+    let attended = attend(jail, streams.ours, input, cancel, watch).await?;
     let used = group.map(|group| group.used());
     let mut reason = reason(&attended, &spec.limits, used.as_ref());
     // A program that fails because it may write no more says so in its own way.
@@ -104,39 +101,6 @@ fn usage(exit: &Exit, used: Option<Used>) -> Usage {
     }
 }
 
-/// The host's ends of a program's standard streams.
-struct Streams {
-    stdin: pipe::Sender,
-    stdout: pipe::Receiver,
-    stderr: pipe::Receiver,
-}
-
-impl Streams {
-    fn watch([stdin, stdout, stderr]: [OwnedFd; 3]) -> Result<Self, StartError> {
-        let watch = || -> std::io::Result<_> {
-            Ok(Self {
-                stdin: pipe::Sender::from_owned_fd(stdin)?,
-                stdout: pipe::Receiver::from_owned_fd(stdout)?,
-                stderr: pipe::Receiver::from_owned_fd(stderr)?,
-            })
-        };
-        watch().map_err(|e| {
-            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
-            StartError::host("watch the pipes of a worker", errno)
-        })
-    }
-}
-
-/// The jail's ends and the host's ends of a program's standard streams.
-fn pipes() -> Result<([OwnedFd; 3], [OwnedFd; 3]), StartError> {
-    let make = || -> Result<_, Errno> {
-        let flags = PipeFlags::CLOEXEC;
-        let (stdin, stdout, stderr) = (pipe_with(flags)?, pipe_with(flags)?, pipe_with(flags)?);
-        Ok(([stdin.0, stdout.1, stderr.1], [stdin.1, stdout.0, stderr.0]))
-    };
-    make().map_err(|errno| StartError::host("make pipes for a worker", errno))
-}
-
 struct Attended {
     exit: Exit,
     stdout: Vec<u8>,
@@ -151,7 +115,7 @@ struct Attended {
 /// Feeds, reads and waits at once. Ends when nothing of the jail is left.
 async fn attend(
     mut jail: Jail,
-    streams: Streams,
+    streams: Ours,
     input: &[u8],
     cancel: &CancellationToken,
     watch: Watch<'_>,
@@ -162,7 +126,7 @@ async fn attend(
         over.store(true, Ordering::Relaxed);
         stop.cancel();
     };
-    let Streams { mut stdin, stdout, stderr } = streams;
+    let Ours { mut stdin, stdout, stderr } = streams;
     let gone = CancellationToken::new();
     let streams = async {
         let feed = async {

@@ -16,7 +16,7 @@ use turnjail_jail::{Ended, JailSpec, Profile, run};
 use turnjail_tests::jails::Bench;
 use turnjail_warden::wire::Way;
 
-use crate::lifecycle::{descriptors, parent, processes, sleeper, wait_until, zombies_of};
+use crate::lifecycle::{descriptors, processes, sleeper, wait_until, zombies_of};
 
 /// A warden with a pool of two, beside the one of the bench, whose directories its jails use.
 struct Pooled {
@@ -45,24 +45,19 @@ impl Pooled {
         self.bench.spec_for(Profile::Sealed, &[json!(["print", "x"])])
     }
 
-    /// Does something while a jail of this warden sleeps, with the number of the warden.
-    fn beside_a_sleeper<T>(&self, act: impl AsyncFnOnce(i32) -> T) -> T {
-        let (mut spec, word) = sleeper(&self.bench);
-        // So that the same jails fit.
-        spec.limits = self.says_x().limits;
-        let cancel = CancellationToken::new();
-        let acting = async {
-            while processes(&word).is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            let done = act(parent(processes(&word)[0])).await;
-            cancel.cancel();
-            done
-        };
-        self.runtime.block_on(async {
-            let running = run(&self.client, &spec, b"", &cancel, || {});
-            tokio::join!(running, acting).1
-        })
+    /// The process that makes the jails: the only child of its keeper.
+    fn warden(&self) -> i32 {
+        let keeper = self.client.keeper().as_raw_nonzero().get();
+        let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+        children.expect("the children of a process").trim().parse().expect("one process")
+    }
+
+    /// Runs a program once and waits until as many jails as may be wait for the next run of it.
+    fn filled_for(&self, spec: &JailSpec) -> i32 {
+        self.run(spec);
+        let warden = self.warden();
+        wait_until("the pool is full", || parked(warden).len() == POOL);
+        warden
     }
 }
 
@@ -75,7 +70,7 @@ fn parked(warden: i32) -> Vec<i32> {
         // Blocked in its socket, with everything done that it can do ahead.
         status.starts_with("Name:\tturnjail-warden\n")
             && status.contains("\nState:\tS")
-            && held(*pid).len() == 5
+            && held(*pid).len() == 5 + rulesets()
     };
     children.split_whitespace().filter_map(|pid| pid.parse().ok()).filter(waits).collect()
 }
@@ -92,11 +87,10 @@ fn held(pid: i32) -> Vec<String> {
 pub fn filled_when_idle() {
     let pooled = Pooled::new(POOL, Way::Any);
     assert!(!pooled.run(&pooled.says_x()).timing.prepared, "the first cannot be");
-    pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-        std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(parked(warden).len(), POOL, "no more than that");
-    });
+    let warden = pooled.warden();
+    wait_until("the pool is full", || parked(warden).len() == POOL);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(parked(warden).len(), POOL, "no more than that");
     for _ in 0..5 {
         let ended = pooled.run(&pooled.says_x());
         assert_eq!(ended.reason, ExitReason::Ok);
@@ -106,28 +100,31 @@ pub fn filled_when_idle() {
     assert!(pooled.run(&pooled.says_x()).timing.prepared);
 }
 
-/// A parked jail holds three streams that lead nowhere, its status pipe and its socket; it has no
-/// capability in its bounding set, cannot gain privileges, has a filter, and sees nothing of the host.
+/// A parked jail holds three streams that lead nowhere, its status pipe, its socket and its ruleset; it has
+/// no capability in its bounding set, cannot gain privileges, has a filter, and sees nothing of the host.
 pub fn parked_is_closed() {
     let pooled = Pooled::new(POOL, Way::Any);
-    pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-        for pid in parked(warden) {
-            let held = held(pid);
-            assert_eq!(held.iter().filter(|link| *link == "/dev/null").count(), 3, "{held:?}");
-            assert_eq!(held.iter().filter(|link| link.starts_with("pipe:")).count(), 1, "{held:?}");
-            assert_eq!(held.iter().filter(|link| link.starts_with("socket:")).count(), 1);
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
-            for line in ["CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
-                assert!(status.contains(line), "{line} is not in {status}");
-            }
-            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).expect("its mounts");
-            let mut places: Vec<&str> =
-                mounts.lines().filter_map(|line| line.split(' ').nth(4)).collect();
-            places.sort_unstable();
-            assert_eq!(places, ["/", "/tmp"], "{mounts}");
+    for pid in parked(pooled.filled_for(&pooled.says_x())) {
+        let held = held(pid);
+        let count = |what: &str| held.iter().filter(|link| link.starts_with(what)).count();
+        assert_eq!(count("/dev/null"), 3, "{held:?}");
+        assert_eq!((count("pipe:"), count("socket:")), (1, 1), "{held:?}");
+        assert_eq!(count("anon_inode:"), rulesets(), "{held:?}");
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+        for line in ["CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(line), "{line} is not in {status}");
         }
-    });
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).expect("its mounts");
+        let mut places: Vec<&str> =
+            mounts.lines().filter_map(|line| line.split(' ').nth(4)).collect();
+        places.sort_unstable();
+        assert_eq!(places, ["/", "/tmp"], "{mounts}");
+    }
+}
+
+/// How many rulesets a parked jail holds on this kernel.
+fn rulesets() -> usize {
+    usize::from(turnjail_warden::sys::landlock_abi() > 0)
 }
 
 pub fn used_once() {
@@ -151,21 +148,26 @@ pub fn used_once() {
 /// What belongs to a turn is the turn's own, whatever the jail was prepared after.
 pub fn follows_its_own_plan() {
     let pooled = Pooled::new(POOL, Way::Any);
-    let mut spec = pooled.bench.spec_for(Profile::Sealed, &[json!(["read", "/workspace/mine"])]);
-    let other = pooled.bench.path("workspace").with_file_name("other");
-    fs::create_dir(&other).expect("a directory");
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).expect("chmod");
-    fs::write(other.join("mine"), "this one").expect("a file");
-    spec.mounts[0].source = other;
-    pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-    });
-    let ended = pooled.run(&spec);
-    assert!(ended.timing.prepared);
-    assert!(String::from_utf8_lossy(&ended.stdout).contains("this one"), "{ended:?}");
-    let without = JailSpec { mounts: Vec::new(), ..spec.clone() };
-    let ended = pooled.run(&without);
-    assert!(ended.timing.prepared && !String::from_utf8_lossy(&ended.stdout).contains("this one"));
+    let read = pooled.bench.spec_for(Profile::Sealed, &[json!(["read", "/workspace/mine"])]);
+    let workspace = pooled.bench.path("workspace");
+    let spec = |name: &str| {
+        let source = workspace.with_file_name(name);
+        fs::create_dir(&source).expect("a directory");
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o700)).expect("chmod");
+        fs::write(source.join("mine"), name).expect("a file");
+        let mut spec = read.clone();
+        spec.mounts[0].source = source;
+        spec
+    };
+    let specs = ["one", "two", "three"].map(spec);
+    pooled.run(&read);
+    for (spec, name) in specs.iter().zip(["one", "two", "three"]) {
+        // Idle for long enough.
+        std::thread::sleep(Duration::from_millis(200));
+        let ended = pooled.run(spec);
+        assert!(ended.timing.prepared, "{name}");
+        assert!(String::from_utf8_lossy(&ended.stdout).contains(name), "{ended:?}");
+    }
 }
 
 /// The limits of a jail that is prepared are its plan's, though they are set before it is handed over.
@@ -191,24 +193,35 @@ pub fn has_its_plans_limits() {
     });
 }
 
-/// Another root, other limits, or the general profile get no jail that was prepared for something else.
+/// Another root, another program, other limits, fewer directories, or the general profile get no jail that
+/// was prepared for something else.
 pub fn only_what_fits() {
     let pooled = Pooled::new(POOL, Way::Any);
-    pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-    });
-    let general = pooled.bench.spec_for(Profile::General, &[json!(["print", "x"])]);
-    assert!(!pooled.run(&general).timing.prepared);
-    assert!(pooled.run(&pooled.says_x()).timing.prepared, "what fits is still there");
-    let mut fewer = pooled.says_x();
-    fewer.limits.pids -= 1;
-    assert!(!pooled.run(&fewer).timing.prepared);
-    let mut less = pooled.says_x();
-    less.limits.memory_mb -= 1;
-    assert!(!pooled.run(&less).timing.prepared);
+    pooled.filled_for(&pooled.says_x());
     let other = Bench::new();
-    let spec = other.spec_for(Profile::Sealed, &[json!(["print", "x"])]);
-    assert!(!pooled.run(&spec).timing.prepared);
+    let changed = |change: &dyn Fn(&mut JailSpec)| {
+        let mut spec = pooled.says_x();
+        change(&mut spec);
+        spec
+    };
+    let all = [
+        pooled.bench.spec_for(Profile::General, &[json!(["print", "x"])]),
+        other.spec_for(Profile::Sealed, &[json!(["print", "x"])]),
+        pooled.bench.spec_for(Profile::Sealed, &[json!(["print", "y"])]),
+        changed(&|spec| spec.limits.pids -= 1),
+        changed(&|spec| spec.limits.memory_mb -= 1),
+        changed(&|spec| spec.environment.push("MORE=1".to_owned())),
+        changed(&|spec| spec.working_dir = "/tmp".to_owned()),
+        changed(&|spec| spec.mounts.truncate(1)),
+        changed(&|spec| spec.landlock = false),
+    ];
+    for (number, spec) in all.iter().enumerate() {
+        assert!(!pooled.run(spec).timing.prepared, "{number}");
+        wait_until("what fits is there again", || {
+            std::thread::sleep(Duration::from_millis(20));
+            pooled.run(&pooled.says_x()).timing.prepared
+        });
+    }
 }
 
 /// A root that is gone fails the request, not the warden, and nothing is tried again and again.
@@ -231,35 +244,27 @@ pub fn a_failure_is_the_requests() {
 }
 
 pub fn parked_ones_die_with_their_warden() {
-    let pooled = Pooled::new(POOL, Way::Any);
-    let (warden, waiting) = pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-        (warden, parked(warden))
-    });
-    kill(Pid::from_raw(warden), Signal::SIGKILL).expect("killed");
     let there = |pid: &i32| fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+    let pooled = Pooled::new(POOL, Way::Any);
+    let warden = pooled.filled_for(&pooled.says_x());
+    let waiting = parked(warden);
+    kill(Pid::from_raw(warden), Signal::SIGKILL).expect("killed");
     wait_until("no jail waits any more", || !waiting.iter().any(there));
     let pooled = Pooled::new(POOL, Way::Any);
-    let waiting = pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-        parked(warden)
-    });
+    let waiting = parked(pooled.filled_for(&pooled.says_x()));
     drop(pooled);
     wait_until("nor after its host has let go", || !waiting.iter().any(there));
 }
 
-/// One that is killed while it waits is not handed a plan, and is not missed.
+/// One that is killed while it waits is not handed a turn, and is not missed.
 pub fn killed_while_waiting() {
     let pooled = Pooled::new(POOL, Way::Any);
-    pooled.beside_a_sleeper(async |warden| {
-        wait_until("the pool is full", || parked(warden).len() == POOL);
-        for pid in parked(warden) {
-            kill(Pid::from_raw(pid), Signal::SIGKILL).expect("killed");
-            // Until then it is as if the turn's own process had been killed.
-            let gone = || !fs::exists(format!("/proc/{pid}")).unwrap_or(true);
-            wait_until("the warden has seen its end", gone);
-        }
-    });
+    for pid in parked(pooled.filled_for(&pooled.says_x())) {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("killed");
+        // Until then it is as if the turn's own process had been killed.
+        let gone = || !fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+        wait_until("the warden has seen its end", gone);
+    }
     for _ in 0..3 {
         assert_eq!(pooled.run(&pooled.says_x()).reason, ExitReason::Ok);
     }
@@ -268,55 +273,52 @@ pub fn killed_while_waiting() {
 /// The variable that asks for a number of jails.
 const COUNT: &str = "TURNJAIL_TEST_JAILS";
 
-/// The part that needs a process of its own: many jails, from the pool where it has one, after which host and warden hold
-/// what they held before.
+/// The part that needs a process of its own: many jails, from the pool where it has one, after which host
+/// and warden hold what they held before.
 pub fn soak() {
     let count: usize = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(400);
     let pooled = Pooled::new(4, Way::Any);
     let spec = pooled.says_x();
     pooled.run(&spec);
-    let mut prepared = 0;
-    pooled.beside_a_sleeper(async |warden| {
-        let memory = || {
-            let pages = fs::read_to_string(format!("/proc/{warden}/statm")).expect("statm");
-            pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("pages")
-        };
-        let mounts =
-            || fs::read_to_string(format!("/proc/{warden}/mountinfo")).map(|m| m.lines().count());
-        let wardens = || fs::read_dir(format!("/proc/{warden}/fd")).map_or(0, Iterator::count);
-        let full = || wait_until("the pool is full", || parked(warden).len() == 4);
-        let burst = async |count: usize| {
-            let mut prepared = 0;
-            for number in 0..count {
-                let never = CancellationToken::new();
-                let ended = run(&pooled.client, &spec, b"", &never, || {}).await.expect("a jail");
-                assert_eq!(ended.reason, ExitReason::Ok);
-                prepared += usize::from(ended.timing.prepared);
-                if number % 8 == 0 {
-                    tokio::time::sleep(Duration::from_millis(3)).await;
-                }
+    let warden = pooled.warden();
+    let memory = || {
+        let pages = fs::read_to_string(format!("/proc/{warden}/statm")).expect("statm");
+        pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("pages")
+    };
+    let mounts =
+        || fs::read_to_string(format!("/proc/{warden}/mountinfo")).map(|m| m.lines().count());
+    let wardens = || fs::read_dir(format!("/proc/{warden}/fd")).map_or(0, Iterator::count);
+    let full = || wait_until("the pool is full", || parked(warden).len() == 4);
+    let burst = |count: usize| {
+        let mut prepared = 0;
+        for number in 0..count {
+            let ended = pooled.run(&spec);
+            assert_eq!(ended.reason, ExitReason::Ok);
+            prepared += usize::from(ended.timing.prepared);
+            if number % 8 == 0 {
+                std::thread::sleep(Duration::from_millis(3));
             }
-            prepared
-        };
-        burst(50).await;
-        full();
-        // Until all that is prepared ahead is there: it stays.
-        let mut before = (0, 0, 0);
-        while before != (descriptors(), wardens(), mounts().expect("mounts")) {
-            before = (descriptors(), wardens(), mounts().expect("mounts"));
-            tokio::time::sleep(Duration::from_millis(300)).await;
         }
-        let pages = memory();
-        prepared = burst(count).await;
-        full();
-        wait_until("host and warden hold no more descriptors than before", || {
-            descriptors() <= before.0 && wardens() <= before.1
-        });
-        assert_eq!(mounts().expect("mounts"), before.2);
-        assert_eq!(zombies_of(warden), 0);
-        assert_eq!(zombies_of(std::process::id().cast_signed()), 0);
-        assert!(memory() <= pages + 64, "{} pages, before {pages}", memory());
+        prepared
+    };
+    burst(50);
+    full();
+    // Until all that is prepared ahead is there: it stays.
+    let mut before = (0, 0, 0);
+    while before != (descriptors(), wardens(), mounts().expect("mounts")) {
+        before = (descriptors(), wardens(), mounts().expect("mounts"));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let pages = memory();
+    let prepared = burst(count);
+    full();
+    wait_until("host and warden hold no more descriptors than before", || {
+        descriptors() <= before.0 && wardens() <= before.1
     });
+    assert_eq!(mounts().expect("mounts"), before.2);
+    assert_eq!(zombies_of(warden), 0);
+    assert_eq!(zombies_of(std::process::id().cast_signed()), 0);
+    assert!(memory() <= pages + 64, "{} pages, before {pages}", memory());
     eprintln!("{count} jails, {prepared} of them from the pool: nothing is left of any");
     assert!(prepared > 0, "the pool was never used");
 }

@@ -4,12 +4,11 @@
 //! returns. It opens nothing by a path of the plan that was not opened and compared before
 //! ([`crate::prepare`]), but where the kernel has no detached mounts ([`crate::classic`]). With one thread
 //! no lock of the allocator can be held by somebody who was not copied, so it may allocate; it does so for
-//! the arrays of execve, for a plan that comes later, and where older calls stand in for newer ones. A
-//! failure goes to the host as a fixed record on the status pipe; the end of that pipe without one means
-//! that the program runs.
+//! descriptors that it receives, and where older calls stand in for newer ones. A failure goes to the host
+//! as a fixed record on the status pipe; the end of that pipe without one means that the program runs.
 
 use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use nix::errno::Errno;
@@ -17,7 +16,6 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};
-use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{chdir, fchdir, mkdir, pivot_root, sethostname, setsid};
 
 use crate::look::look;
@@ -25,7 +23,7 @@ use crate::open::{without_links, without_magic_links};
 use crate::prepare::Prepared;
 use crate::seccomp::{Filter, Profile};
 use crate::step::Step;
-use crate::wire::{Failure, Report};
+use crate::wire::{Failure, Report, Target};
 use crate::{classic, devices, handover, init, sys};
 
 /// The descriptors that the child starts with.
@@ -285,17 +283,6 @@ fn tmp(jail: &Prepared) -> Done {
     mkdir(c"/tmp/home", Mode::S_IRWXU).map_err(fail(Step::Tmp))
 }
 
-/// Whether a /tmp that was mounted a while ago is still there: an image is not to change, but where one
-/// does, what is mounted on a directory that goes goes with it.
-pub(crate) fn tmp_is_there() -> Done {
-    let look = || {
-        let tmp = without_links(c"/tmp", OFlag::O_PATH | OFlag::O_DIRECTORY)?;
-        let there = fstatfs(&tmp)?.filesystem_type() == TMPFS_MAGIC;
-        if there { Ok(()) } else { Err(Errno::ESTALE) }
-    };
-    look().map_err(fail(Step::Tmp))
-}
-
 /// mount(2) follows links; a link could only lead elsewhere in the image, but is still not what it seems.
 fn plain_directory(path: &CStr) -> nix::Result<()> {
     without_links(path, OFlag::O_PATH | OFlag::O_DIRECTORY).map(drop)
@@ -303,6 +290,10 @@ fn plain_directory(path: &CStr) -> nix::Result<()> {
 
 /// Links of the image are followed within its root, links of /proc to descriptors are not.
 fn working_dir(jail: &Prepared) -> nix::Result<()> {
+    // Where it has been since it entered its root.
+    if jail.working_dir.as_c_str() == c"/" {
+        return Ok(());
+    }
     fchdir(without_magic_links(&jail.working_dir, OFlag::O_PATH | OFlag::O_DIRECTORY)?)
 }
 
@@ -361,26 +352,46 @@ pub(crate) fn no_capabilities() -> Done {
 /// After all mounts: a landlocked process may not mount.
 pub(crate) fn landlock(jail: &Prepared) -> Done {
     let Some(ruleset) = ruleset(jail)? else { return Ok(()) };
-    sys::landlock_enforce(ruleset.as_fd()).map_err(fail(Step::Landlock))
+    restrict(jail, &ruleset, |target| look_at(target.path()))
 }
 
-/// The ruleset with every rule that this jail has a place for; none where landlock is not applied.
+/// The ruleset without the rules of the plan's directories; none where landlock is not applied.
 pub(crate) fn ruleset(jail: &Prepared) -> Result<Option<OwnedFd>, Failure> {
     let Some(policy) = jail.ruleset else { return Ok(None) };
     let program = without_magic_links(&jail.program, OFlag::O_PATH).map_err(fail(Step::Exec))?;
-    // Places of ours: what is mounted there is meant, not what a link of the image leads to.
-    let look = |path: &CStr| without_links(path, OFlag::O_PATH);
     let make = || {
         let ruleset = sys::landlock_create(&policy.attributes, policy.attribute_bytes)?;
-        let grant =
-            |path: &CStr, rights| sys::landlock_grant(ruleset.as_fd(), look(path)?.as_fd(), rights);
         sys::landlock_grant(ruleset.as_fd(), program.as_fd(), policy.program_rights)?;
-        for rule in policy.rules.iter().filter(|rule| jail.has(rule.path)) {
-            grant(rule.path, rule.rights)?;
+        for rule in policy.rules.iter().filter(|rule| Target::at(rule.path).is_none()) {
+            sys::landlock_grant(ruleset.as_fd(), look_at(rule.path)?.as_fd(), rule.rights)?;
         }
         Ok(ruleset)
     };
     make().map(Some).map_err(fail(Step::Landlock))
+}
+
+/// Adds the rules of the directories that this jail has, each found by `find`, and enforces the ruleset.
+pub(crate) fn restrict<D: AsFd>(
+    jail: &Prepared,
+    ruleset: &OwnedFd,
+    find: impl Fn(Target) -> nix::Result<D>,
+) -> Done {
+    let rules = jail.ruleset.iter().flat_map(|policy| &policy.rules);
+    let there = |target: Target| jail.plan.binds.iter().any(|bind| bind.target == target);
+    let enforce = || {
+        for rule in rules {
+            if let Some(target) = Target::at(rule.path).filter(|&target| there(target)) {
+                sys::landlock_grant(ruleset.as_fd(), find(target)?.as_fd(), rule.rights)?;
+            }
+        }
+        sys::landlock_enforce(ruleset.as_fd())
+    };
+    enforce().map_err(fail(Step::Landlock))
+}
+
+/// A place of ours: what is mounted there is meant, not what a link of the image leads to.
+fn look_at(path: &CStr) -> nix::Result<OwnedFd> {
+    without_links(path, OFlag::O_PATH)
 }
 
 /// Leaves the standard streams and the status pipe, which closes itself at exec.

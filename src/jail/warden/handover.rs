@@ -20,10 +20,10 @@ pub fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
 }
 
-/// Sends one message with descriptors.
-pub fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> nix::Result<()> {
+/// Sends one message with descriptors, and a byte: without any it would look like the end.
+pub fn send(socket: RawFd, fds: &[RawFd]) -> nix::Result<()> {
     let rights = [ControlMessage::ScmRights(fds)];
-    let parts = [IoSlice::new(bytes)];
+    let parts = [IoSlice::new(&[1])];
     sendmsg::<UnixAddr>(socket, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None).map(drop)
 }
 

@@ -29,6 +29,8 @@ struct Level {
 }
 
 /// The first bound that what stands below `path` passes; none when it is within all of them.
+// Not inlined: its listing takes pages of stack, which whoever has no bounds would have to fetch as well.
+#[inline(never)]
 pub fn look(path: &CStr, bounds: &Bounds) -> Result<Option<Over>, Errno> {
     let top = open(None, path)?;
     if bounds.reserve > 0 {

@@ -2,101 +2,122 @@
 //!
 //! Everything that needs no more than the image and its limits has been done: namespaces, root, limits of
 //! namespaces and resources, /tmp, the bounding set, no_new_privs, and a filter that lets through the rest
-//! of the set-up. What is left is to receive one plan, with its standard streams and its mounts as detached
-//! trees, and to carry it out. It holds nothing but its control socket and its status pipe, serves one plan
-//! and no other, and ends when the warden lets go of the socket.
+//! of the set-up. What is left is to receive the standard streams of one turn and its directories as
+//! detached mount trees, to shut what is still open, and to execute the program, whose arguments are
+//! known. It holds nothing but its control socket, its status pipe and a landlock ruleset that lacks the
+//! directories; it serves one turn and no other, and ends when the warden lets go of the socket.
 
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
 use crate::child::{self, Done, STATUS, fail};
+use crate::look::look;
 use crate::prepare::Prepared;
 use crate::step::Step;
-use crate::wire::{Failure, MESSAGE_BYTES, Plan, Report, Request};
+use crate::wire::{Failure, Report};
 use crate::{handover, sys};
 
-/// Where the control socket is kept; all above is closed.
+/// Where the control socket is kept.
 const CONTROL: RawFd = STATUS + 1;
+/// Where the ruleset is kept; all above is closed.
+const RULESET: RawFd = CONTROL + 1;
 
-/// Prepares a jail in the calling process, waits for its plan, and executes the plan's program.
-pub fn run(place: &Prepared, control: RawFd, mut status: RawFd) -> ! {
-    let done = prepare(place, control, &mut status).and_then(|()| serve(place));
+/// What a jail holds while it waits.
+struct Waiting {
+    ruleset: Option<OwnedFd>,
+    /// Device and inode of its /tmp.
+    tmp: Identity,
+}
+
+type Identity = (libc::dev_t, libc::ino_t);
+
+/// Prepares a jail in the calling process, waits for its turn, and executes the program.
+pub fn run(mut place: Prepared, control: RawFd, mut status: RawFd) -> ! {
+    let done = prepare(&mut place, control, &mut status).and_then(|waiting| serve(place, &waiting));
     let failure = done.unwrap_or_else(|failure| failure);
     let _ = sys::write(status, &Report::Failed(failure).encode());
     sys::exit_now(127)
 }
 
-fn prepare(place: &Prepared, control: RawFd, status: &mut RawFd) -> Done {
+fn prepare(place: &mut Prepared, control: RawFd, status: &mut RawFd) -> Result<Waiting, Failure> {
     child::separate(place, *status)?;
     child::enter(place, *status)?;
+    // The mount holds it from here on.
+    place.root = None;
     child::lasting_privileges(place)?;
-    rehearse(place).map_err(fail(Step::Plan))?;
-    keep(control, *status).map_err(fail(Step::Descriptors))?;
+    let tmp = sys::identity(c"/tmp").map_err(fail(Step::Tmp))?;
+    rehearse(place);
+    let ruleset = child::ruleset(place)?;
+    let ruleset = keep(control, *status, ruleset).map_err(fail(Step::Descriptors))?;
     *status = STATUS;
     child::limits(place)?;
-    child::filter(&place.policies.stages.first)
+    child::nice(place)?;
+    child::filter(&place.policies.stages.first)?;
+    Ok(Waiting { ruleset, tmp })
 }
 
-/// Does once, to no effect, what is going to be done with a plan: the memory that it takes is there then,
-/// which after a clone costs more than the act.
-fn rehearse(place: &Prepared) -> nix::Result<()> {
-    let request = Request::Start(Box::new(place.plan.clone()));
-    let bytes = postcard::to_allocvec(&request).map_err(|_| Errno::EBADMSG)?;
-    if let Request::Start(plan) = postcard::from_bytes(&bytes).map_err(|_| Errno::EBADMSG)? {
-        // Whatever fails here fails with the plan, and is told then.
-        let _ =
-            Prepared::without_root(&plan, place.policies).and_then(|jail| child::ruleset(&jail));
+/// Does once, to no effect, what takes pages of memory: they are there then, when they are needed.
+fn rehearse(place: &Prepared) {
+    if let Some(bounds) = &place.plan.bounds {
+        let _ = look(c"/tmp", bounds);
     }
-    Ok(())
 }
 
-/// Leaves the standard streams, which lead nowhere, the status pipe and the control socket.
-fn keep(control: RawFd, status: RawFd) -> nix::Result<()> {
-    // Out of each other's way first: either may have the other's number.
-    let control = sys::duplicate_above(control, CONTROL + 1)?;
-    let status = sys::duplicate_above(status, CONTROL + 1)?;
+/// Leaves the standard streams, which lead nowhere, the status pipe, the control socket and the ruleset.
+fn keep(control: RawFd, status: RawFd, ruleset: Option<OwnedFd>) -> nix::Result<Option<OwnedFd>> {
+    // Out of each other's way first: any may have another's number.
+    let control = sys::duplicate_above(control, RULESET + 1)?;
+    let status = sys::duplicate_above(status, RULESET + 1)?;
+    let above = |fd: OwnedFd| sys::duplicate_above(fd.as_raw_fd(), RULESET + 1);
+    let ruleset = ruleset.map(above).transpose()?;
     sys::duplicate_to(status, STATUS, libc::O_CLOEXEC)?;
     sys::duplicate_to(control, CONTROL, libc::O_CLOEXEC)?;
-    sys::close_from(CONTROL + 1)
+    let ruleset = ruleset.map(|ruleset| sys::take_inherited(ruleset, RULESET)).transpose()?;
+    sys::close_from(if ruleset.is_some() { RULESET + 1 } else { RULESET })?;
+    Ok(ruleset)
 }
 
-/// Carries out one plan. Comes back with the failure that stopped it.
-fn serve(place: &Prepared) -> Result<Failure, Failure> {
-    let (plan, fds) = receive().map_err(fail(Step::Plan))?;
-    let mut fds = fds.into_iter();
+/// Carries out one turn. Comes back with the failure that stopped it.
+fn serve(mut jail: Prepared, waiting: &Waiting) -> Result<Failure, Failure> {
+    let mut fds = receive().map_err(fail(Step::Plan))?.into_iter();
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(fail(Step::Stdio)(Errno::EMFILE));
     };
-    let mut jail = Prepared::without_root(&plan, place.policies)?;
     jail.receive_trees(fds)?;
     let before_exec = || -> Done {
         child::standard_streams([stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()])?;
-        child::tmp_is_there()?;
+        tmp_is_there(waiting.tmp).map_err(fail(Step::Tmp))?;
         child::mounts(&jail)?;
         child::holdings(&jail)?;
         child::no_capabilities()?;
-        child::landlock(&jail)?;
+        landlock(&jail, waiting.ruleset.as_ref())?;
         child::close_descriptors(STATUS)?;
-        child::nice(&jail)?;
         child::filter(&jail.policies.stages.second)
     };
     Ok(child::execute(&jail, before_exec()))
 }
 
-/// The plan with its descriptors. Ends the process when the warden lets go of it.
-fn receive() -> nix::Result<(Box<Plan>, Vec<OwnedFd>)> {
-    // Not zeros, so that the memory is there before it is needed: until then there is time.
-    let mut buffer = vec![1; MESSAGE_BYTES];
-    let (length, fds) = handover::receive(CONTROL, &mut buffer)?;
-    if length == 0 {
-        sys::exit_now(0);
+/// What is handed over. Ends the process when the warden lets go of it.
+fn receive() -> nix::Result<Vec<OwnedFd>> {
+    match handover::receive(CONTROL, &mut [0])? {
+        (0, _) => sys::exit_now(0),
+        (_, fds) => Ok(fds),
     }
-    let request = postcard::from_bytes(&buffer[..length]);
-    // To give so much memory back to the kernel takes longer than to read the plan.
-    std::mem::forget(buffer);
-    match request {
-        Ok(Request::Start(plan)) => Ok((plan, fds)),
-        _ => Err(Errno::EBADMSG),
-    }
+}
+
+/// Whether the /tmp that was mounted a while ago is still there: an image is not to change, but where one
+/// does, what is mounted on a directory that goes goes with it.
+fn tmp_is_there(before: Identity) -> nix::Result<()> {
+    if sys::identity(c"/tmp")? == before { Ok(()) } else { Err(Errno::ESTALE) }
+}
+
+/// A tree is the directory that its rule is for.
+fn landlock(jail: &Prepared, ruleset: Option<&OwnedFd>) -> Done {
+    let Some(ruleset) = ruleset else { return Ok(()) };
+    let tree = |target| {
+        let tree = jail.trees.iter().find(|tree| tree.target == target);
+        tree.map(|tree| tree.tree.as_fd()).ok_or(Errno::EBADF)
+    };
+    child::restrict(jail, ruleset, tree)
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use crate::seccomp::Profile;
-use crate::wire::{Plan, Way};
+use crate::wire::{Bind, Plan, Way};
 
 /// Marks the number of a jail that is not yet the host's. The host counts from 1 and never gets here.
 const OURS: u64 = 1 << 63;
@@ -17,7 +17,7 @@ pub struct Parked {
     pub number: u64,
     /// What it was prepared for.
     example: Rc<Plan>,
-    /// Where it takes one plan, as the host encoded it, with the plan's descriptors.
+    /// Where it takes the descriptors of one plan.
     pub control: OwnedFd,
     /// The reading end of its status pipe.
     pub status: OwnedFd,
@@ -108,17 +108,48 @@ pub fn can_be_prepared(plan: &Plan) -> bool {
     plan.profile == Profile::Sealed && !plan.cgroup && !plan.clears
 }
 
-/// Whether a jail prepared for `example` can carry out `plan`: they agree in everything that is done
-/// before the plan is known.
+/// Whether a jail prepared for `example` can carry out `plan`: they differ in nothing but what is handed to
+/// it, or concerns the warden alone.
 fn fits(example: &Plan, plan: &Plan) -> bool {
-    let before = |plan: &Plan| {
-        let root = (plan.root.dev, plan.root.ino);
-        (plan.uid, plan.gid, root, plan.tmp_bytes, plan.tmp_inodes, plan.profile)
-    };
+    let place = |bind: &Bind| (bind.target, bind.noexec);
     can_be_prepared(plan)
-        && before(example) == before(plan)
-        && example.root.path == plan.root.path
-        && example.hostname == plan.hostname
-        && example.umask == plan.umask
-        && example.rlimits == plan.rlimits
+        && done_ahead(example) == done_ahead(plan)
+        && example.binds.iter().map(place).eq(plan.binds.iter().map(place))
+}
+
+/// Everything of a plan but its directories, its number and its way. By name, so that whoever adds a field
+/// has to say what it is.
+fn done_ahead(plan: &Plan) -> impl PartialEq {
+    let Plan {
+        id: _,
+        way: _,
+        binds: _,
+        uid,
+        gid,
+        root,
+        tmp_bytes,
+        tmp_inodes,
+        profile,
+        loopback,
+        clears,
+        program,
+        arguments,
+        environment,
+        working_dir,
+        hostname,
+        umask,
+        rlimits,
+        nice,
+        landlock,
+        attempt,
+        cgroup,
+        bounds,
+        look_only,
+    } = plan;
+    (
+        (uid, gid, root, hostname, umask, tmp_bytes, tmp_inodes),
+        (profile, loopback, clears, cgroup, landlock),
+        (program, arguments, environment, working_dir, nice, rlimits),
+        (attempt, bounds, look_only),
+    )
 }

@@ -3,7 +3,7 @@
 //! The sources are opened, compared with what the host saw, and copied into detached, already restricted
 //! mount trees; the child only attaches them.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use libc::c_char;
@@ -178,11 +178,6 @@ impl<'a> Prepared<'a> {
         Self::with(plan, policies, Some(root), place)
     }
 
-    /// What is needed from there on; the trees are [received](Self::receive_trees) later.
-    pub fn without_root(plan: &'a Plan, policies: &'a Policies) -> Result<Self, Failure> {
-        Self::with(plan, policies, None, &[])
-    }
-
     fn with(
         plan: &'a Plan,
         policies: &'a Policies,
@@ -219,31 +214,24 @@ impl<'a> Prepared<'a> {
 
     /// Executes the program. Returns only when that fails.
     pub fn execute(&self) -> Errno {
-        sys::execute(&self.program, &self.arguments.pointers(), &self.environment.pointers())
-    }
-
-    /// Whether this jail has the place that `path` names: a rule for another is left out.
-    pub fn has(&self, path: &CStr) -> bool {
-        self.plan.binds.iter().any(|bind| bind.target.path() == path)
-            || !Target::ALL.iter().any(|t| t.path() == path)
+        sys::execute(&self.program, &self.arguments.pointers, &self.environment.pointers)
     }
 }
 
-/// C strings and room for the null-terminated array of pointers to them that execve(2) wants.
+/// C strings, and the null-terminated array of pointers to them that execve(2) wants.
 #[derive(Debug)]
 struct Strings {
-    strings: Vec<CString>,
+    /// To the heap, where the strings stay whatever becomes of this struct's own place.
+    pointers: Vec<*const c_char>,
+    _strings: Vec<CString>,
 }
 
 impl Strings {
     fn new(strings: &[Vec<u8>]) -> Result<Self, Failure> {
         let strings = strings.iter().map(|s| c_string(s.clone(), Step::Exec));
-        Ok(Self { strings: strings.collect::<Result<_, _>>()? })
-    }
-
-    fn pointers(&self) -> Vec<*const c_char> {
-        let pointers = self.strings.iter().map(|s| s.as_ptr());
-        pointers.chain(std::iter::once(std::ptr::null())).collect()
+        let strings = strings.collect::<Result<Vec<_>, _>>()?;
+        let pointers = strings.iter().map(|s| s.as_ptr());
+        Ok(Self { pointers: pointers.chain([std::ptr::null()]).collect(), _strings: strings })
     }
 }
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sched::sched_yield;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 use nix::unistd::pipe2;
@@ -52,8 +53,6 @@ const IDLE: u16 = 2;
 struct Message {
     request: Request,
     fds: Vec<OwnedFd>,
-    /// Of its encoded form.
-    length: usize,
 }
 
 /// A jail that is a plan's.
@@ -130,9 +129,7 @@ impl<'a> Warden<'a> {
                         let Some(message) = self.receive()? else { return Ok(()) };
                         match message.request {
                             Request::Settings(settings) => self.pool.resize(settings.pool),
-                            Request::Start(plan) => {
-                                self.start(&plan, message.fds, message.length)?;
-                            }
+                            Request::Start(plan) => self.start(&plan, message.fds)?,
                         }
                     }
                     id => self.ended(id)?,
@@ -149,17 +146,16 @@ impl<'a> Warden<'a> {
         }
         // Both ends are of one build: anything else is a broken host, whose jails had better end.
         let request = postcard::from_bytes(&self.buffer[..length]).map_err(|_| Errno::EBADMSG)?;
-        Ok(Some(Message { request, fds, length }))
+        Ok(Some(Message { request, fds }))
     }
 
-    /// Starts a jail, or tells the host why not. Its request is still in the first `length` bytes of the
-    /// buffer.
-    fn start(&mut self, plan: &Plan, mut fds: Vec<OwnedFd>, length: usize) -> nix::Result<()> {
+    /// Starts a jail, or tells the host why not.
+    fn start(&mut self, plan: &Plan, mut fds: Vec<OwnedFd>) -> nix::Result<()> {
         let cgroup = if plan.cgroup { fds.pop() } else { None };
         let started = <[OwnedFd; 3]>::try_from(fds)
             // Cut off where this process has no room for them.
             .map_err(|_| failure(Step::Stdio)(Errno::EMFILE))
-            .and_then(|stdio| self.make(plan, &stdio, cgroup.as_ref(), length));
+            .and_then(|stdio| self.make(plan, &stdio, cgroup.as_ref()));
         match started {
             Err(failure) => self.answer(&Response::Rejected { id: plan.id, failure }, &[])?,
             Ok(Made { pidfd, status, prepared }) => {
@@ -187,13 +183,12 @@ impl<'a> Warden<'a> {
         plan: &Plan,
         stdio: &[OwnedFd; 3],
         cgroup: Option<&OwnedFd>,
-        length: usize,
     ) -> Result<Made, Failure> {
         let detached = self.policies.mechanisms.detached_mounts;
         if detached && plan.way != Way::Direct && can_be_prepared(plan) {
             let parked = self.take(plan);
             if parked.is_some() || plan.way == Way::Prepared {
-                return self.make_prepared(plan, parked, stdio, length);
+                return self.make_prepared(plan, parked, stdio);
             }
         }
         let (pidfd, status) = self.clone_jail(plan, stdio, cgroup)?;
@@ -213,14 +208,13 @@ impl<'a> Warden<'a> {
         }
     }
 
-    /// Makes a prepared jail the plan's, the given one or one that is prepared now, and gives it the plan
-    /// with everything that belongs to it.
+    /// Makes a prepared jail the plan's, the given one or one that is prepared now, and hands it what is
+    /// the plan's alone.
     fn make_prepared(
         &mut self,
         plan: &Plan,
         parked: Option<Parked>,
         stdio: &[OwnedFd; 3],
-        length: usize,
     ) -> Result<Made, Failure> {
         let trees = match prepare::trees(plan) {
             Ok(trees) => trees,
@@ -244,12 +238,14 @@ impl<'a> Warden<'a> {
             .epoll
             .modify(&pidfd, &mut event)
             .map_err(failure(Step::Watch))
-            .and_then(|()| pass(&control, &self.buffer[..length], stdio.iter().chain(&trees)));
+            .and_then(|()| pass(&control, stdio.iter().chain(&trees)));
         if let Err(failure) = given {
             let _ = self.epoll.delete(&pidfd);
             end(&pidfd);
             return Err(failure);
         }
+        // Where the two share a processor the jail goes first: the host waits for nothing else.
+        let _ = sched_yield();
         Ok(Made { pidfd, status, prepared: true })
     }
 
@@ -285,7 +281,7 @@ impl<'a> Warden<'a> {
                 if let Some((ours, _)) = &pair {
                     // While the child does what needs no directory.
                     let trees = prepare::all_trees(plan);
-                    let given = trees.and_then(|trees| pass(ours, &[1], trees.iter()));
+                    let given = trees.and_then(|trees| pass(ours, trees.iter()));
                     given.inspect_err(|_| end(&pidfd))?;
                 }
                 Ok((pidfd, reader))
@@ -300,7 +296,7 @@ impl<'a> Warden<'a> {
         let (ours, theirs) = handover::pair().map_err(failure(Step::Plan))?;
         let cloned = self.clone_away(true, None);
         match cloned.map_err(failure(Step::JailNamespaces))?.0 {
-            Cloned::Child => parked::run(&place, theirs.as_raw_fd(), writer.as_raw_fd()),
+            Cloned::Child => parked::run(place, theirs.as_raw_fd(), writer.as_raw_fd()),
             Cloned::Parent(pidfd) => {
                 drop(place);
                 let parked = self.pool.parked(example, ours, reader);
@@ -405,14 +401,10 @@ fn clone_into(namespaces: u64, cgroup: Option<&OwnedFd>) -> nix::Result<(Cloned,
     }
 }
 
-/// Passes something to a jail. One that has ended is told of by its end and its status.
-fn pass<'a>(
-    jail: &OwnedFd,
-    bytes: &[u8],
-    fds: impl Iterator<Item = &'a OwnedFd>,
-) -> Result<(), Failure> {
+/// Hands descriptors to a jail. One that has ended is told of by its end and its status.
+fn pass<'a>(jail: &OwnedFd, fds: impl Iterator<Item = &'a OwnedFd>) -> Result<(), Failure> {
     let fds: Vec<RawFd> = fds.map(AsRawFd::as_raw_fd).collect();
-    match handover::send(jail.as_raw_fd(), bytes, &fds) {
+    match handover::send(jail.as_raw_fd(), &fds) {
         Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
         Err(errno) => Err(failure(Step::Plan)(errno)),
     }

@@ -136,6 +136,19 @@ pub fn open_at(dir: RawFd, name: &CStr, flags: c_int) -> Result<RawFd> {
     check(c_long::from(unsafe { libc::openat(dir, name.as_ptr(), flags) })).map(|fd| fd as RawFd)
 }
 
+/// newfstatat(2): device and inode of what stands at `path`, be it a link.
+pub fn identity(path: &CStr) -> Result<(libc::dev_t, libc::ino_t)> {
+    // SAFETY: all-zero is a valid stat.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    let (number, flags) = (libc::SYS_newfstatat, libc::AT_SYMLINK_NOFOLLOW);
+    // Raw: a C library may make lstat(2) of it, which the filter of a worker does not know.
+    // SAFETY: the path is a valid C string, and the kernel writes its struct stat, which is libc's on both
+    // machines, to a live one.
+    let result =
+        unsafe { libc::syscall(number, libc::AT_FDCWD, path.as_ptr(), &raw mut found, flags) };
+    check(result).map(|_| (found.st_dev, found.st_ino))
+}
+
 /// pipe2(2), closed at exec.
 pub fn pipe() -> Result<[RawFd; 2]> {
     let mut ends = [0; 2];

@@ -14,14 +14,14 @@ use crate::step::Step;
 /// The largest message in either direction, in bytes. A packet socket's default buffer holds it.
 pub const MESSAGE_BYTES: usize = 128 * 1024;
 
-/// Host to warden.
+/// Host to warden. The host sends a plan that it keeps.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Request {
+pub enum Request<P = Box<Plan>> {
     /// How the warden is to work. Sent once, before the first jail.
     Settings(Settings),
     /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr; with
     /// [`Plan::cgroup`] a fourth.
-    Start(Box<Plan>),
+    Start(P),
 }
 
 /// How a warden works.
@@ -145,7 +145,7 @@ impl Plan {
 }
 
 /// A directory of the host, by path, with the identity that the host saw when it checked it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// An absolute path without symbolic links.
     pub path: Vec<u8>,
@@ -180,6 +180,11 @@ pub enum Target {
 impl Target {
     /// Every place.
     pub const ALL: [Self; 3] = [Self::Workspace, Self::Channel, Self::Broker];
+
+    /// The one whose mount point this path is.
+    pub fn at(path: &std::ffi::CStr) -> Option<Self> {
+        Self::ALL.into_iter().find(|target| target.path() == path)
+    }
 
     /// Nothing can be written through this mount.
     pub fn read_only(self) -> bool {

@@ -36,7 +36,7 @@ struct Leaf {
 pub(super) fn compile(policy: &Policy, machine: Machine) -> Vec<Instruction> {
     let mut assembler = Assembler::default();
     let kill = assembler.answer(Answer::Kill);
-    let mut start = tree(&mut assembler, &leaves(policy, machine));
+    let mut start = tree(&mut assembler, &leaves(policy, machine, |_| true));
     if machine == Machine::X86_64 {
         start = assembler.if_at_least(X32, kill, start);
     }
@@ -47,12 +47,23 @@ pub(super) fn compile(policy: &Policy, machine: Machine) -> Vec<Instruction> {
     assembler.finish(entry)
 }
 
-/// Every number from 0 to the end, neighbours with the same treatment in one leaf.
-fn leaves(policy: &Policy, machine: Machine) -> Vec<Leaf> {
+/// The same beside another program that ends the process at every number without a rule here, and in every
+/// other architecture: what this one answers there is whatever makes it shorter.
+pub(super) fn compile_beside(policy: &Policy, machine: Machine) -> Vec<Instruction> {
+    let mut assembler = Assembler::default();
+    let listed = |number| policy.rules.iter().any(|rule| rule.number(machine) == Some(number));
+    let start = tree(&mut assembler, &leaves(policy, machine, listed));
+    let entry = assembler.load(NUMBER, start);
+    assembler.finish(entry)
+}
+
+/// Every number from 0 to the end, neighbours with the same treatment in one leaf, and in that of its
+/// neighbours what does not matter.
+fn leaves(policy: &Policy, machine: Machine, matters: impl Fn(u32) -> bool) -> Vec<Leaf> {
     let known = |number| numbers::Call::find(machine, number).is_some();
     let highest = numbers::ALL.iter().filter_map(|call| call.number(machine)).max();
     let mut leaves: Vec<Leaf> = Vec::new();
-    for first in 0..=highest.map_or(0, |highest| highest + 1) {
+    for first in (0..=highest.map_or(0, |highest| highest + 1)).filter(|&number| matters(number)) {
         let rule = policy.rules.iter().find(|rule| rule.number(machine) == Some(first));
         let (clauses, answer): (&'static [Clause], Answer) = match rule {
             Some(rule) => (rule.clauses, rule.answer),
@@ -61,6 +72,7 @@ fn leaves(policy: &Policy, machine: Machine) -> Vec<Leaf> {
         };
         let same = |last: &Leaf| last.clauses == clauses && last.answer == answer;
         if !leaves.last().is_some_and(same) {
+            let first = if leaves.is_empty() { 0 } else { first };
             leaves.push(Leaf { first, clauses, answer });
         }
     }

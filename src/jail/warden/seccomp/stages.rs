@@ -2,12 +2,12 @@
 //!
 //! The first stage is attached ahead of need. It is the profile's filter, but lets through what is left of
 //! the set-up. The second is small: attached last, it answers the calls of the set-up as the profile does,
-//! and has nothing to say of any other. Of several filters the kernel takes the most restrictive answer,
-//! so the two together answer as the profile's one filter.
+//! lets through the profile's others, and leaves all that the first one ends to that. Of several filters
+//! the kernel takes the most restrictive answer, so the two together answer as the profile's one filter.
 
 use super::{
     Filter,
-    compile::compile,
+    compile::{compile, compile_beside},
     machine::Machine,
     numbers::{self as call, Call},
     rule::{Answer, Policy, Rule},
@@ -20,8 +20,6 @@ pub const SET_UP: &[Call] = &[
     call::OPENAT2,
     call::FCHDIR,
     call::DUP3,
-    call::GETPRIORITY,
-    call::SETPRIORITY,
     call::PRCTL,
     call::CAPSET,
     call::LSEEK,
@@ -45,23 +43,26 @@ pub struct Stages {
 
 /// The stages of `policy` for `machine`.
 pub(super) fn stages(policy: &Policy, machine: Machine) -> Stages {
+    // What stands in no list has to be the same death in both.
+    debug_assert_eq!((policy.unlisted, policy.unknown), (Answer::Kill, Answer::Kill));
     let of_set_up = |rule: &&Rule| SET_UP.contains(&rule.call);
     let listed = |call: Call| {
         policy.rules.iter().any(|rule| rule.call == call && rule.number(machine).is_some())
     };
     let others = policy.rules.iter().filter(|rule| !of_set_up(rule)).copied();
     let let_through = SET_UP.iter().map(|&call| Rule::allow(call, "the rest of the set-up"));
-    let first = Policy { rules: others.chain(let_through).collect(), ..policy.clone() };
+    let first = Policy { rules: others.clone().chain(let_through).collect(), ..policy.clone() };
     let answered = policy.rules.iter().filter(of_set_up).copied();
     let unlisted = SET_UP
         .iter()
         .filter(|&&call| !listed(call))
-        .map(|&call| Rule { answer: policy.unlisted, ..Rule::allow(call, "of the set-up alone") });
-    let second = Policy {
-        rules: answered.chain(unlisted).collect(),
-        unlisted: Answer::Allow,
-        unknown: Answer::Allow,
-    };
-    let filter = |policy| Filter { instructions: compile(policy, machine) };
-    Stages { first: filter(&first), second: filter(&second) }
+        .map(|&call| Rule { answer: Answer::Kill, ..Rule::allow(call, "of the set-up alone") });
+    // The first stage looks at their arguments.
+    let looked_at = others.map(|rule| Rule { clauses: &[], answer: Answer::Allow, ..rule });
+    let second =
+        Policy { rules: looked_at.chain(answered).chain(unlisted).collect(), ..policy.clone() };
+    Stages {
+        first: Filter { instructions: compile(&first, machine) },
+        second: Filter { instructions: compile_beside(&second, machine) },
+    }
 }
