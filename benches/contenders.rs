@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ExitReason, Limits};
 use turnjail_jail::client::{Client, ClientOptions};
-use turnjail_jail::{Isolation, JailSpec, Mount, Target, run};
+use turnjail_jail::{Attempt, Isolation, JailSpec, Mount, Target, run};
 
 use crate::Contender;
 
@@ -138,6 +138,9 @@ impl Drop for Floor {
 pub enum Until {
     /// From the request until nothing of it is left, as the host sees it.
     Reaped,
+    /// From the request until the instant at which the program would be executed: the jail, complete, tells
+    /// the time in its place.
+    Exec,
     /// From the request until the host knows that the program has been executed.
     Executed,
     /// From the cancellation of a program that would run for ever until nothing of it is left.
@@ -166,7 +169,7 @@ impl Jail {
         let client = client.expect("a warden");
         let (program, word) = match until {
             Until::Cancelled => ("/measure", "spin"),
-            Until::Reaped | Until::Executed => ("/worker", "noop"),
+            Until::Reaped | Until::Exec | Until::Executed => ("/worker", "noop"),
         };
         let spec = JailSpec {
             rootfs: place.path("root"),
@@ -181,6 +184,7 @@ impl Jail {
             limits: Limits::default(),
             bounds: None,
             landlock: true,
+            attempt: (until == Until::Exec).then_some(Attempt::Clock),
         };
         Self { name, runtime, client, spec, until, starts: 0, prepared: 0 }
     }
@@ -197,7 +201,7 @@ impl Contender for Jail {
 
     fn start(&mut self) -> Duration {
         let cancel = CancellationToken::new();
-        let start = Instant::now();
+        let (start, clock) = (Instant::now(), monotonic());
         let mut executed = Duration::ZERO;
         let started = || {
             executed = start.elapsed();
@@ -208,19 +212,32 @@ impl Contender for Jail {
         let ended = self.runtime.block_on(run(&self.client, &self.spec, b"", &cancel, started));
         let reaped = start.elapsed();
         let ended = ended.expect("a jail");
-        let expected = match self.until {
-            Until::Cancelled => (ExitReason::Cancelled, &b""[..]),
-            Until::Reaped | Until::Executed => (ExitReason::Ok, &b"hi\n"[..]),
+        let reason = match self.until {
+            Until::Cancelled => ExitReason::Cancelled,
+            Until::Reaped | Until::Exec | Until::Executed => ExitReason::Ok,
         };
-        assert_eq!((ended.reason, &ended.stdout[..]), expected);
+        assert_eq!(ended.reason, reason);
         self.starts += 1;
         self.prepared += u32::from(ended.timing.prepared);
+        let stdout = &ended.stdout[..];
+        if self.until == Until::Exec {
+            let told = u64::from_ne_bytes(stdout.try_into().expect("8 bytes"));
+            return Duration::from_nanos(told) - clock;
+        }
+        let said = if self.until == Until::Cancelled { &b""[..] } else { b"hi\n" };
+        assert_eq!(stdout, said);
         match self.until {
             Until::Reaped => reaped,
-            Until::Executed => executed,
+            Until::Exec | Until::Executed => executed,
             Until::Cancelled => reaped.saturating_sub(executed),
         }
     }
+}
+
+/// The clock by which a jail tells the time.
+fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Bubblewrap doing the same mounts, without filters.

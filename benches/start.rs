@@ -56,7 +56,8 @@ fn contenders(place: &Place, pool: u16) -> Vec<Box<dyn Contender>> {
     let mut contenders: Vec<Box<dyn Contender>> = vec![
         Box::new(Floor::new(place)),
         jail("turnjail", Until::Reaped),
-        jail("turnjail, request to exec", Until::Executed),
+        jail("turnjail, request to exec", Until::Exec),
+        jail("turnjail, until exec is known", Until::Executed),
         jail("turnjail, cancel to nothing left", Until::Cancelled),
     ];
     if let Some(bubblewrap) = Bubblewrap::new(place) {

@@ -31,6 +31,7 @@ pub(crate) async fn prove_profile(
         limits: Limits::default(),
         bounds: None,
         landlock: true,
+        attempt: None,
     };
     for &way in ways(isolation) {
         for &attempt in attempts(isolation) {

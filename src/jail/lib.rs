@@ -36,5 +36,6 @@ pub use isolation::{ImagePolicies, ImageSettings, Isolation};
 pub use limits::{Limiter, Undelegated};
 pub use plan::{JailSpec, Mount};
 pub use run::{Ended, run};
+pub use turnjail_warden::canary::Attempt;
 pub use turnjail_warden::seccomp::Profile;
 pub use turnjail_warden::wire::{Bounds, Exit, Facts, Status, Target};

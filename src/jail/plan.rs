@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use turnjail_driver::{ContainerSpec, Limits};
 use turnjail_images::Image;
+use turnjail_warden::canary::Attempt;
 use turnjail_warden::open;
 use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
@@ -51,6 +52,8 @@ pub struct JailSpec {
     pub bounds: Option<Bounds>,
     /// Whether a landlock ruleset is applied (where the kernel has landlock).
     pub landlock: bool,
+    /// What is tried in place of the program; none for a turn.
+    pub attempt: Option<Attempt>,
 }
 
 /// A directory of the host that can be seen inside.
@@ -87,6 +90,7 @@ impl JailSpec {
             limits: spec.limits,
             bounds: None,
             landlock,
+            attempt: None,
         }
     }
 
@@ -130,7 +134,7 @@ impl JailSpec {
             rlimits: rlimits(&self.limits, self.isolation, self.bounds.as_ref()),
             nice: NICE,
             landlock: self.landlock,
-            attempt: None,
+            attempt: self.attempt,
             way: Way::Any,
             cgroup: false,
             bounds: self.bounds,
@@ -339,6 +343,7 @@ mod tests {
             limits: Limits::default(),
             bounds: None,
             landlock: true,
+            attempt: None,
         }
     }
 

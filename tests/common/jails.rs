@@ -68,6 +68,7 @@ impl Bench {
             limits: Limits { time_ms: 10_000, ..Limits::default() },
             bounds: None,
             landlock: true,
+            attempt: None,
         }
     }
 

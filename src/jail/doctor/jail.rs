@@ -63,6 +63,7 @@ fn spec(image: &Image, arguments: &[&str]) -> JailSpec {
         isolation: Isolation::SEALED,
         limits: Limits::default(),
         landlock: true,
+        attempt: None,
         bounds: None,
     }
 }

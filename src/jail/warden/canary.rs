@@ -32,6 +32,9 @@ pub enum Attempt {
     Netlink,
     /// Send a datagram out of the network namespace, from a jail with a loopback.
     Outside,
+    /// Not forbidden: write the monotonic clock's nanoseconds to standard output, 8 bytes in native order,
+    /// at the instant at which the program would have been executed. What a benchmark measures.
+    Clock,
 }
 
 impl Attempt {
@@ -81,6 +84,7 @@ impl Attempt {
             Self::SocketFile => "make a socket file against landlock",
             Self::Netlink => "make a netlink socket",
             Self::Outside => "send to an address outside its loopback",
+            Self::Clock => "tell the time",
         }
     }
 
@@ -102,6 +106,7 @@ impl Attempt {
             // EINVAL, EFAULT and the like would mean that the call reached the kernel.
             Self::Socket | Self::Netlink => errno == libc::EAFNOSUPPORT,
             Self::Outside => errno == libc::ENETUNREACH,
+            Self::Clock => false,
             Self::Unshare | Self::Mount | Self::Trace => {
                 [libc::EPERM, libc::ENOSYS].contains(&errno)
             }
@@ -113,8 +118,13 @@ impl Attempt {
         matches!(self, Self::Socket | Self::Netlink | Self::Unshare | Self::Mount | Self::Trace)
     }
 
-    /// Tries it, and ends the process with the errno, or with [`SUCCEEDED`].
+    /// Tries it, and ends the process with the errno, or with [`SUCCEEDED`]; after [`Clock`](Self::Clock)
+    /// with 0.
     pub(crate) fn run(self, plan: &Plan) -> ! {
+        if self == Self::Clock {
+            let told = sys::write(libc::STDOUT_FILENO, &sys::monotonic().to_ne_bytes());
+            sys::exit_now(told.map_or_else(|errno| errno as i32, |()| 0));
+        }
         let errno = sys::attempt(self, &plan.root.path).map_or_else(|e| e as i32, |()| SUCCEEDED);
         sys::exit_now(errno)
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use crate::canary::Attempt;
 use crate::seccomp::Profile;
 use crate::wire::{Bind, Plan, Way};
 
@@ -51,7 +52,8 @@ impl Pool {
     /// what is going to be asked for next.
     pub fn learn(&mut self, plan: &Plan) {
         let known = self.example.as_ref().is_some_and(|example| fits(example, plan));
-        let turn = plan.way != Way::Direct && !plan.look_only && plan.attempt.is_none();
+        let forbidden = plan.attempt.is_some_and(|attempt| attempt != Attempt::Clock);
+        let turn = plan.way != Way::Direct && !plan.look_only && !forbidden;
         if turn && self.size > 0 && can_be_prepared(plan) && !known {
             self.example = Some(Rc::new(plan.clone()));
         }

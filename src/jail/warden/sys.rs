@@ -110,6 +110,15 @@ pub fn raise_loopback() -> Result<()> {
     check(unsafe { libc::syscall(number, socket.as_raw_fd(), flags, &raw const request) }).map(drop)
 }
 
+/// CLOCK_MONOTONIC in nanoseconds.
+pub fn monotonic() -> u64 {
+    // SAFETY: all-zero is a valid timespec.
+    let mut now: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes the live timespec; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// PR_SET_DUMPABLE 0: nobody of the same user may look into this process.
 pub fn not_dumpable() -> Result<()> {
     prctl(libc::PR_SET_DUMPABLE, [0; 4]).map(drop)

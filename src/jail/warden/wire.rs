@@ -85,7 +85,7 @@ pub struct Plan {
     pub nice: i32,
     /// Whether a landlock ruleset is applied.
     pub landlock: bool,
-    /// A forbidden act to try in place of the program.
+    /// An act to try in place of the program, most often a forbidden one.
     pub attempt: Option<Attempt>,
     /// By which way it comes about.
     pub way: Way,

@@ -39,6 +39,7 @@ pub fn attempt(attempt: Attempt, host_path: &[u8]) -> Result<()> {
             Attempt::Netlink => {
                 libc::syscall(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0)
             }
+            Attempt::Clock => return Ok(()),
             Attempt::SocketFile => return bind_in_tmp(),
             Attempt::Outside => return send_outside(),
         }
