@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use turnjail_bench::contenders::{Floor, Noop, Place};
 use turnjail_bench::turns::{self, Turns, jails};
-use turnjail_bench::{Contender, Scratch, report, side_by_side};
+use turnjail_bench::{Contender, Scratch, report, side_by_side, side_by_side_after};
 
 const TURNS: usize = 500;
+/// Long enough for a warden to see that it is idle and to make up for the jail that was taken.
+const PAUSE: Duration = Duration::from_millis(5);
 const AT_ONCE: usize = 64;
 const BURST: usize = 1_024;
 
@@ -18,7 +20,9 @@ fn main() {
     let place = Place::new(scratch.path(), Noop::Musl);
     let mut contenders: Vec<Box<dyn Contender>> =
         vec![Box::new(Floor::new(&place)), Box::new(jailed(&scratch))];
-    report("A whole turn", &side_by_side(&mut contenders, TURNS));
+    report("A whole turn, back to back", &side_by_side(&mut contenders, TURNS));
+    let after = side_by_side_after(PAUSE, 1, &mut contenders, TURNS);
+    report("A whole turn, after a pause", &after);
     burst(&jailed(&scratch), contenders[0].as_mut());
 }
 
