@@ -1,28 +1,23 @@
-//! The host's end of the warden: one connection, many jails.
+//! The host's end of a warden, and of each of its jails.
 
-use std::collections::HashMap;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt as _, Interest};
+use rustix::process::Pid;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use turnjail_warden::seccomp::Profile;
 use turnjail_warden::step::Step;
 use turnjail_warden::wire::{
-    Exit, Facts, Failure, MESSAGE_BYTES, Plan, Report, Request, Response, Settings, Status, Way,
+    Exit, Facts, Failure, GroupLimits, Plan, Report, Request, Response, Settings, Status, Way,
 };
 
+use crate::connection::{Connection, Process, Started, host_error};
+use crate::limits::{Claim, Group};
 use crate::plan::object;
 use crate::streams::Stock;
 use crate::{Limiter, StartError, process};
@@ -58,48 +53,8 @@ pub struct Client {
     limiter: Limiter,
     way: Way,
     streams: Stock,
+    pool: usize,
     _closing: DropGuard,
-}
-
-#[derive(Debug)]
-struct Connection {
-    /// A SOCK_SEQPACKET socket. Watched for reading alone: who watches it for writing is woken each time
-    /// that the warden takes a request, and the warden pays for it.
-    socket: AsyncFd<OwnedFd>,
-    /// Jails that have been asked for and have not ended; none once the warden is gone.
-    jails: Mutex<Option<HashMap<u64, Slot>>>,
-    next: AtomicU64,
-}
-
-/// Who waits for news of a jail.
-#[derive(Debug)]
-struct Slot {
-    started: Option<oneshot::Sender<Result<Started, Failure>>>,
-    exited: oneshot::Sender<Exit>,
-}
-
-#[derive(Debug)]
-struct Started {
-    process: Process,
-    status: OwnedFd,
-    prepared: bool,
-}
-
-/// A jail's first process. Killed when dropped: whoever loses interest leaves nothing running.
-#[derive(Debug)]
-struct Process(OwnedFd);
-
-impl Process {
-    /// Kills the process, and with it its pid namespace. A process that has ended is not an error.
-    fn kill(&self) {
-        let _ = pidfd_send_signal(&self.0, Signal::KILL);
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 /// A jail that has been cloned. Dropping it kills everything in it.
@@ -111,6 +66,8 @@ pub struct Jail {
     plan: Arc<Plan>,
     missing: Vec<Failure>,
     prepared: bool,
+    /// Removed after the process has been killed.
+    group: Option<Group>,
 }
 
 impl Client {
@@ -123,10 +80,7 @@ impl Client {
     pub async fn start_with(options: ClientOptions) -> Result<Self, StartError> {
         let limiter = Limiter::own();
         let (socket, keeper) = process::start()?;
-        let socket =
-            watched(socket, Interest::READABLE).map_err(|e| host_error("watch a socket", &e))?;
-        let jails = Mutex::new(Some(HashMap::new()));
-        let connection = Arc::new(Connection { socket, jails, next: AtomicU64::new(1) });
+        let connection = Arc::new(Connection::new(socket)?);
         let received = tokio::time::timeout(READY_WITHIN, connection.receive()).await;
         let received = received.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let facts = match received {
@@ -154,6 +108,7 @@ impl Client {
             limiter,
             way: options.way,
             streams: Stock::new(usize::from(settings.pool).max(1)),
+            pool: usize::from(settings.pool),
             _closing: closing.drop_guard(),
         })
     }
@@ -181,73 +136,90 @@ impl Client {
 
     /// Whether the warden still answers.
     pub fn alive(&self) -> bool {
-        self.connection.jails().is_some()
+        self.connection.alive()
+    }
+
+    /// Makes ready, while a program runs, what the next one like it is going to need. Where that fails, the
+    /// next one is told.
+    pub(crate) async fn prepare_for(&self, plan: &Plan) {
+        self.streams.refill();
+        // One for each jail that waits, and one for the jail that is made while none does.
+        let groups =
+            if plan.profile == Profile::Sealed && self.pool > 0 { self.pool + 1 } else { 0 };
+        if let Some(limits) = plan.group {
+            while self.connection.lent.left(limits) < groups && self.lend(limits).await.is_ok() {}
+        }
     }
 
     /// Clones a jail with these standard streams; its program runs when it is [ready](Jail::ready). The
     /// plan's number is set here.
-    pub async fn jail(&self, plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
-        self.jail_in(plan, stdio, None).await
-    }
-
-    /// The same in a cgroup, of which the directory is given.
-    pub(crate) async fn jail_in(
-        &self,
-        mut plan: Plan,
-        stdio: [OwnedFd; 3],
-        cgroup: Option<BorrowedFd<'_>>,
-    ) -> Result<Jail, StartError> {
-        plan.cgroup = cgroup.is_some();
+    pub async fn jail(&self, mut plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
         if plan.way == Way::Any {
             plan.way = self.way;
         }
-        plan.id = self.connection.next.fetch_add(1, Ordering::Relaxed);
-        let id = plan.id;
-        let (started, starting) = oneshot::channel();
-        let (exited, exiting) = oneshot::channel();
-        let slot = Slot { started: Some(started), exited };
-        match self.connection.jails().as_mut() {
-            None => return Err(StartError::WardenDied),
-            Some(jails) => jails.insert(id, slot),
+        let mut claim = match plan.group {
+            Some(limits) => Some(self.claim(limits).await?),
+            None => None,
         };
-        let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).chain(cgroup).collect();
-        let mut asking = Asking { connection: &self.connection, id, asked: false };
-        let sent = self.connection.send(&Request::Start(&plan), &fds).await;
-        sent.map_err(|e| match e.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => StartError::WardenDied,
-            _ => host_error("write to the warden", &e),
-        })?;
-        asking.asked = true;
-        drop(fds);
-        drop(stdio);
-        let Started { process, status, prepared } = match starting.await {
-            Ok(Ok(started)) => started,
-            Ok(Err(failure)) => return Err(StartError::step(failure, object(&plan, failure))),
-            Err(_) => return Err(StartError::WardenDied),
-        };
-        let status = pipe::Receiver::from_owned_fd(status)
-            .map_err(|e| host_error("watch the status of a jail", &e))?;
-        let plan = Arc::new(plan);
-        Ok(Jail { process, status, exited: exiting, plan, missing: Vec::new(), prepared })
+        for _ in 0..GROUPS_TRIED {
+            match (self.connection.ask(&mut plan, &stdio).await?, plan.group) {
+                (Ok((started, exited)), _) => return Jail::new(started, plan, exited),
+                // One that was counted on went with a jail that had waited in it.
+                (Err(failure), Some(limits)) if is_without_group(failure) => {
+                    drop(claim.take());
+                    claim = Some(self.claim_new(limits).await?);
+                }
+                (Err(failure), _) => return Err(StartError::step(failure, object(&plan, failure))),
+            }
+        }
+        let failure = Failure { step: Step::Cgroup, index: 0, errno: WITHOUT_GROUP };
+        Err(StartError::step(failure, None))
     }
-}
 
-/// A request on its way. One that is given up there is none that anybody waits for.
-struct Asking<'a> {
-    connection: &'a Connection,
-    id: u64,
-    asked: bool,
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        if !self.asked {
-            self.connection.forget(self.id);
+    /// A claim on a group that the warden has, else on one that it gets now.
+    async fn claim(&self, limits: GroupLimits) -> Result<Claim<'_>, StartError> {
+        match self.connection.lent.claim(limits) {
+            Some(claim) => Ok(claim),
+            None => self.claim_new(limits).await,
         }
     }
+
+    async fn claim_new(&self, limits: GroupLimits) -> Result<Claim<'_>, StartError> {
+        let claim = self.connection.lent.claim_next(limits);
+        self.lend(limits).await?;
+        Ok(claim)
+    }
+
+    /// Makes a group and lends it to the warden.
+    async fn lend(&self, limits: GroupLimits) -> Result<(), StartError> {
+        let group = self.limiter.group(limits)?;
+        self.connection.lend(limits, group).await
+    }
+}
+
+/// How often a request is made again for want of a group.
+const GROUPS_TRIED: usize = 3;
+
+/// EAGAIN: what the warden says when it has no group for a jail.
+const WITHOUT_GROUP: i32 = rustix::io::Errno::AGAIN.raw_os_error();
+
+fn is_without_group(failure: Failure) -> bool {
+    failure.step == Step::Cgroup && failure.errno == WITHOUT_GROUP
 }
 
 impl Jail {
+    fn new(
+        started: Started,
+        plan: Plan,
+        exited: oneshot::Receiver<Exit>,
+    ) -> Result<Self, StartError> {
+        let Started { process, status, prepared, group } = started;
+        let status = pipe::Receiver::from_owned_fd(status)
+            .map_err(|e| host_error("watch the status of a jail", &e))?;
+        let (plan, missing) = (Arc::new(plan), Vec::new());
+        Ok(Self { process, status, exited, plan, missing, prepared, group })
+    }
+
     /// Waits until the program has been executed: the end of the status pipe, or an init that says so. A
     /// jail that is killed before that is no error here; its [end](Self::ended) tells. When a step failed,
     /// nothing of the jail is left on return.
@@ -281,6 +253,11 @@ impl Jail {
     /// What was asked for.
     pub(crate) fn plan(&self) -> Arc<Plan> {
         Arc::clone(&self.plan)
+    }
+
+    /// The group that holds its limits, where it has one. Until it is taken, it goes with the jail.
+    pub(crate) fn take_group(&mut self) -> Option<Group> {
+        self.group.take()
     }
 
     /// A pidfd of the jail's first process.
@@ -318,138 +295,4 @@ impl Jail {
         }
         Ok(exit)
     }
-}
-
-impl Connection {
-    fn jails(&self) -> MutexGuard<'_, Option<HashMap<u64, Slot>>> {
-        self.jails.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn forget(&self, id: u64) {
-        self.jails().as_mut().and_then(|jails| jails.remove(&id));
-    }
-
-    /// Hands the warden's messages to whoever waits for them, until either end closes.
-    async fn dispatch(self: Arc<Self>, closing: CancellationToken) {
-        loop {
-            let message = tokio::select! {
-                () = closing.cancelled() => break,
-                message = self.receive() => message,
-            };
-            match message {
-                Ok(Some((response, fds))) => self.deliver(response, fds),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        // Everybody who waits learns that the warden is gone by the end of their channel.
-        self.jails().take();
-    }
-
-    fn deliver(&self, response: Response, fds: Vec<OwnedFd>) {
-        let mut jails = self.jails();
-        let Some(jails) = jails.as_mut() else { return };
-        match response {
-            Response::Started { id, prepared } => {
-                let mut fds = fds.into_iter();
-                let process = fds.next().map(Process);
-                let killed = process.is_some();
-                let (Some(process), Some(status)) = (process, fds.next()) else {
-                    // Cut off where this process has no room for them. What came is killed by its drop.
-                    let errno = rustix::io::Errno::MFILE.raw_os_error();
-                    let failure = Failure { step: Step::StatusPipe, index: 0, errno };
-                    if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
-                        let _ = waiting.send(Err(failure));
-                    }
-                    // One that nobody can kill must not run on: the warden takes it along.
-                    if !killed {
-                        let both = rustix::net::Shutdown::Both;
-                        let _ = rustix::net::shutdown(self.socket.get_ref(), both);
-                    }
-                    return;
-                };
-                let started = Started { process, status, prepared };
-                // When nobody waits any more, the jail is dropped here and so killed.
-                if let Some(waiting) = jails.get_mut(&id).and_then(|slot| slot.started.take()) {
-                    let _ = waiting.send(Ok(started));
-                }
-            }
-            Response::Rejected { id, failure } => {
-                if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
-                    let _ = waiting.send(Err(failure));
-                }
-            }
-            Response::Exited { id, exit } => {
-                if let Some(slot) = jails.remove(&id) {
-                    let _ = slot.exited.send(exit);
-                }
-            }
-            Response::Ready(_) | Response::Unable(_) => {}
-        }
-    }
-
-    /// The next message with its descriptors; none when the warden is gone.
-    async fn receive(&self) -> io::Result<Option<(Response, Vec<OwnedFd>)>> {
-        let mut buffer = vec![0_u8; 4096];
-        let mut fds = Vec::new();
-        let receive = |socket: &OwnedFd| {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let mut parts = [IoSliceMut::new(&mut buffer)];
-            let flags = RecvFlags::CMSG_CLOEXEC;
-            let message = recvmsg(socket, &mut parts, &mut control, flags)?;
-            for part in control.drain() {
-                if let RecvAncillaryMessage::ScmRights(received) = part {
-                    fds.extend(received);
-                }
-            }
-            Ok(message.bytes)
-        };
-        let length = self.socket.async_io(Interest::READABLE, receive).await?;
-        if length == 0 {
-            return Ok(None);
-        }
-        let response = postcard::from_bytes(&buffer[..length])
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        Ok(Some((response, fds)))
-    }
-
-    async fn send(&self, request: &Request<&Plan>, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let message = postcard::to_allocvec(request).map_err(io::Error::other)?;
-        if message.len() > MESSAGE_BYTES {
-            return Err(rustix::io::Errno::MSGSIZE.into());
-        }
-        let send = |socket: &OwnedFd| {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            if !fds.is_empty() {
-                control.push(SendAncillaryMessage::ScmRights(fds));
-            }
-            let parts = [IoSlice::new(&message)];
-            sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL).map_err(io::Error::from)
-        };
-        match send(self.socket.get_ref()) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            other => return other.map(drop),
-        }
-        // More requests wait than the socket holds: the warden is far behind.
-        let socket = self.socket.get_ref().try_clone()?;
-        let socket = watched(socket, Interest::WRITABLE)?;
-        socket.async_io(Interest::WRITABLE, send).await.map(drop)
-    }
-}
-
-/// Deprecated for the sake of values that could come to name another descriptor; an `OwnedFd` is one for
-/// its whole life, and what is to be used in its place asks for an unsafe block.
-#[allow(deprecated)]
-fn watched(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(socket, interest)
-}
-
-fn host_error(what: &'static str, error: &io::Error) -> StartError {
-    use rustix::io::Errno;
-    let errno = match error.kind() {
-        io::ErrorKind::TimedOut => Errno::TIMEDOUT,
-        _ => Errno::from_io_error(error).unwrap_or(Errno::IO),
-    };
-    StartError::host(what, errno)
 }

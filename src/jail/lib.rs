@@ -12,6 +12,7 @@
 pub mod canary;
 pub mod causes;
 pub mod client;
+mod connection;
 pub mod doctor;
 mod driver;
 mod error;

@@ -136,7 +136,7 @@ impl JailSpec {
             landlock: self.landlock,
             attempt: self.attempt,
             way: Way::Any,
-            cgroup: false,
+            group: None,
             bounds: self.bounds,
             look_only: false,
         })

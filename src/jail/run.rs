@@ -12,7 +12,7 @@ use turnjail_warden::wire::{Exit, Failure, Status};
 use crate::StartError;
 use crate::client::{Client, Jail};
 use crate::limits::watch::{Watch, is_over, look};
-use crate::limits::{self, Group, Used};
+use crate::limits::{self, Used};
 use crate::output::read_bounded;
 use crate::plan::{JailSpec, cpu_seconds, own_processes};
 use crate::streams::Ours;
@@ -49,12 +49,11 @@ pub async fn run(
     let asked = Instant::now();
     let streams = client.streams().take()?;
     let mut plan = spec.plan()?;
-    let group = client.limiter().group(&spec.limits, own_processes(spec.isolation))?;
-    if group.is_some() {
+    plan.group = client.limiter().group_limits(&spec.limits, own_processes(spec.isolation));
+    if plan.group.is_some() {
         limits::held_by_group(&mut plan);
     }
-    let group_dir = group.as_ref().map(Group::dir);
-    let mut jail = client.jail_in(plan, streams.theirs, group_dir).await?;
+    let mut jail = client.jail(plan, streams.theirs).await?;
     tokio::select! {
         ready = jail.ready() => {
             ready?;
@@ -64,11 +63,13 @@ pub async fn run(
     }
     let start_us = micros(asked);
     let running = Instant::now();
-    client.streams().refill();
-    let prepared = jail.prepared();
+    let (prepared, group) = (jail.prepared(), jail.take_group());
     let plan = jail.plan();
     let watch = Watch::new(client, spec, &plan, jail.pidfd());
-    let attended = attend(jail, streams.ours, input, cancel, watch).await?;
+    // The program's input first; then what the next one is going to need.
+    let (attended, ()) =
+        tokio::join!(attend(jail, streams.ours, input, cancel, watch), client.prepare_for(&plan),);
+    let attended = attended?;
     let used = group.map(|group| group.used());
     let mut reason = reason(&attended, &spec.limits, used.as_ref());
     // A program that fails because it may write no more says so in its own way.

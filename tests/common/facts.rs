@@ -23,7 +23,7 @@ pub enum Fact {
     Cgroup,
     /// The number of a jail's processes can be limited: by its cgroup, or since Linux 5.14 by the kernel.
     Processes,
-    /// Jails can be prepared ahead: the kernel has detached mounts, and none is born in a cgroup.
+    /// Jails can be prepared ahead: the kernel has detached mounts.
     Pool,
     /// The program strace, and leave to trace one's own children.
     Strace,
@@ -94,9 +94,7 @@ impl Fact {
                 Ok(facts) if !facts.mechanisms.detached_mounts => {
                     Some("the kernel has no detached mounts".to_owned())
                 }
-                Ok(_) => jails::no_cgroup()
-                    .is_none()
-                    .then(|| "jails with a cgroup of their own are not prepared ahead".to_owned()),
+                Ok(_) => None,
             },
             Self::Strace => failing("strace", &["-qq", "-e", "trace=none", "true"]),
             Self::Script => failing("script", &["-qec", "true", "/dev/null"]),

@@ -63,6 +63,11 @@ fn main() -> ExitCode {
             pool::has_its_plans_limits,
         ),
         Test::with(
+            "a_prepared_jail_is_in_a_group_of_its_own",
+            &[Fact::Jail, Fact::Pool, Fact::Cgroup],
+            pool::in_a_group_of_its_own,
+        ),
+        Test::with(
             "a_plan_gets_only_a_jail_that_fits",
             &[Fact::Jail, Fact::Pool],
             pool::only_what_fits,

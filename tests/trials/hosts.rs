@@ -19,6 +19,8 @@ pub fn run(part: &str) -> ExitCode {
         "cut-off" => starved::cut_off(),
         "few-files" => starved::few_files(),
         "unwatched" => starved::unwatched(),
+        "one-network" => starved::one_network(),
+        "three-networks" => starved::three_networks(),
         _ => return deaths::host(part),
     }
     ExitCode::SUCCESS

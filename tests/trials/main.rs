@@ -12,7 +12,7 @@
 //! | r23, r24: cgroups of sessions, threaded groups | `tests/vm`, which has cgroups of version 2 |
 //! | r27: calls of foreign machines | `tests/attacks`, a14; that the kernel logs their numbers, `tests/vm` |
 //! | r30: hostile archives | `archives`, and by their parts in `src/images/tests` |
-//! | no number: descriptors that are cut off, jails that cannot be watched | `starved` |
+//! | no number: descriptors that are cut off, jails that cannot be watched, few network namespaces | `starved` |
 //!
 //! The counts are small unless `TURNJAIL_TRIALS=full` asks for those of the trials as they were written.
 
@@ -57,6 +57,7 @@ fn main() -> ExitCode {
             starved::descriptors_to_the_warden,
         ),
         Test::new("a_jail_that_cannot_be_watched_is_ended", starved::ends_that_cannot_be_watched),
+        Test::with("few_network_namespaces_are_enough", OUTER, starved::few_networks),
         Test::new("r20_starts_beside_threads_that_allocate_never_hang", pressure::r20),
         Test::new("r25_small_file_systems_in_memory_are_full_soon", shares::r25),
         Test::new("r30_a_hostile_archive_is_imported_run_and_removed", archives::r30),

@@ -16,7 +16,7 @@ use seccompiler::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
-use turnjail_jail::{JailSpec, Profile, StartError, run};
+use turnjail_jail::{Ended, JailSpec, Profile, StartError, run};
 use turnjail_tests::jails::{Bench, private_dir};
 
 use crate::hosts;
@@ -45,6 +45,54 @@ pub fn ends_that_cannot_be_watched() {
     // EPOLL_CTL_ADD, and EPOLL_CTL_MOD by which a prepared jail is handed over.
     each_way("unwatched", &[(OPERATION, "1")]);
     each_way("unwatched", &[(OPERATION, "3")]);
+}
+
+/// With room for few network namespaces there are as many jails at a time, whatever waits.
+pub fn few_networks() {
+    let home = private_dir();
+    for (count, part) in [(1, "one-network"), (3, "three-networks")] {
+        let limit = format!("echo {count} > /proc/sys/user/max_net_namespaces");
+        hosts::assert_good(&mut hosts::host_after(&limit, part, home.path()), &limit);
+    }
+}
+
+/// One after the other, and the warden idle between them.
+pub fn one_network() {
+    let bench = Bench::new();
+    let spec = bench.spec_for(Profile::Sealed, &[json!(["print", "a"])]);
+    for round in 0..8 {
+        assert_eq!(at_once(&bench, [&spec])[0].reason, ExitReason::Ok);
+        // What a jail leaves is gone a moment after it.
+        std::thread::sleep(Duration::from_millis(if round < 4 { 200 } else { 0 }));
+    }
+}
+
+/// What waits was prepared for others than those that come, and has to give way.
+pub fn three_networks() {
+    let bench = Bench::new();
+    let first = bench.spec_for(Profile::Sealed, &[json!(["print", "a"])]);
+    let then = bench.spec_for(Profile::Sealed, &[json!(["spin", 300])]);
+    let leave = || std::thread::sleep(Duration::from_millis(300));
+    // Beside what two leave for a moment there is room for one that waits.
+    at_once(&bench, [&first, &first]);
+    leave();
+    for ended in at_once(&bench, [&then, &then, &then]) {
+        assert_eq!((ended.reason, ended.timing.prepared), (ExitReason::Ok, false));
+    }
+    leave();
+    // The control: one has waited.
+    at_once(&bench, [&first, &first]);
+    leave();
+    assert!(at_once(&bench, [&first])[0].timing.prepared, "none has waited");
+}
+
+fn at_once<const N: usize>(bench: &Bench, specs: [&JailSpec; N]) -> Vec<Ended> {
+    let (runtime, client, never) = (bench.runtime(), bench.client(), CancellationToken::new());
+    let start = |spec| runtime.block_on(run(client, spec, b"", &never, || {})).expect("a jail");
+    std::thread::scope(|scope| {
+        let threads = specs.map(|spec| scope.spawn(move || start(spec)));
+        threads.map(|thread| thread.join().expect("no panic")).into()
+    })
 }
 
 /// A turn that would go on, and the word by which it can be found.

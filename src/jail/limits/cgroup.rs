@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use turnjail_driver::Limits;
 use turnjail_warden::step::Step;
-use turnjail_warden::wire::Failure;
+use turnjail_warden::wire::{Failure, GroupLimits};
 
 use crate::StartError;
 use crate::plan::MIB;
@@ -87,7 +87,7 @@ impl Delegated {
     }
 
     /// A group for one jail.
-    pub(super) fn group(this: &Arc<Self>, limits: &Limits, own: u32) -> Result<Group, StartError> {
+    pub(super) fn group(this: &Arc<Self>, limits: GroupLimits) -> Result<Group, StartError> {
         let number = this.next.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{}-{number}", std::process::id());
         let make = || {
@@ -95,7 +95,7 @@ impl Delegated {
             let dir = make_dir(this.dir.as_fd(), &name)?;
             // From here on it is removed when something fails.
             let group = Group { parent: Arc::clone(this), name: name.clone(), dir };
-            group.set(limits, own)?;
+            group.set(limits)?;
             Ok(group)
         };
         make().map_err(|error: io::Error| StartError::Step {
@@ -106,6 +106,16 @@ impl Delegated {
             },
             object: Some(this.path.join(&name).display().to_string()),
         })
+    }
+}
+
+/// The limits of a jail's group. `own` processes are turnjail's and come on top of what the program may
+/// have.
+pub(super) fn group_limits(limits: &Limits, own: u32) -> GroupLimits {
+    GroupLimits {
+        memory: u64::from(limits.memory_mb) * MIB,
+        processes: limits.pids + own,
+        cpu_us: (limits.cpus * PERIOD_US).ceil().max(LEAST_US) as u64,
     }
 }
 
@@ -136,17 +146,15 @@ impl Group {
         self.dir.as_fd()
     }
 
-    fn set(&self, limits: &Limits, own: u32) -> io::Result<()> {
+    fn set(&self, limits: GroupLimits) -> io::Result<()> {
         let dir = self.dir.as_fd();
-        let memory = u64::from(limits.memory_mb) * MIB;
-        write(dir, "memory.max", &memory.to_string())?;
+        write(dir, "memory.max", &limits.memory.to_string())?;
         write(dir, "memory.oom.group", "1")?;
         // Not there where the kernel counts no swap.
         ignore_absent(write(dir, "memory.swap.max", "0"))?;
-        write(dir, "pids.max", &(limits.pids + own).to_string())?;
+        write(dir, "pids.max", &limits.processes.to_string())?;
         if self.parent.controllers.cpu {
-            let quota = (limits.cpus * PERIOD_US).ceil().max(LEAST_US);
-            write(dir, "cpu.max", &format!("{quota} {PERIOD_US}"))?;
+            write(dir, "cpu.max", &format!("{} {PERIOD_US}", limits.cpu_us))?;
         }
         Ok(())
     }

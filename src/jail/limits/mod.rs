@@ -8,6 +8,7 @@
 //! A group that can merely be written, such as a terminal's, is somebody else's and is left as it is.
 
 mod cgroup;
+mod lent;
 mod manager;
 mod memory;
 mod own;
@@ -19,10 +20,11 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::process::Pid;
 use turnjail_driver::Limits;
-use turnjail_warden::wire::Plan;
+use turnjail_warden::wire::{GroupLimits, Plan};
 
 use cgroup::Delegated;
 pub(crate) use cgroup::{Group, Used};
+pub(crate) use lent::{Claim, Lent};
 
 use crate::StartError;
 use crate::causes::evidence::Evidence;
@@ -137,11 +139,18 @@ impl Limiter {
         }
     }
 
-    /// A group for one jail, with its limits set; none where there are no cgroups. `own` processes are
-    /// turnjail's and come on top of what the program may have.
-    pub(crate) fn group(&self, limits: &Limits, own: u32) -> Result<Option<Group>, StartError> {
-        let Ok(delegated) = &self.behind else { return Ok(None) };
-        Delegated::group(delegated, limits, own).map(Some)
+    /// What is set in the group of a jail; none where there are no cgroups. `own` processes are turnjail's
+    /// and come on top of what the program may have.
+    pub(crate) fn group_limits(&self, limits: &Limits, own: u32) -> Option<GroupLimits> {
+        self.has_cgroups().then(|| cgroup::group_limits(limits, own))
+    }
+
+    /// A group for one jail, with these limits set.
+    pub(crate) fn group(&self, limits: GroupLimits) -> Result<Group, StartError> {
+        match &self.behind {
+            Ok(delegated) => Delegated::group(delegated, limits),
+            Err(why) => Err(StartError::policy(why.why.clone(), &why.remedy)),
+        }
     }
 }
 

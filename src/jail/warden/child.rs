@@ -147,7 +147,7 @@ pub(crate) fn fail_at(step: Step, index: u16) -> impl Fn(Errno) -> Failure {
 
 /// First of all, so that nothing of the jail is outside of its limits. A cgroup namespace made here has
 /// the jail's own cgroup as its root.
-fn cgroup(cgroup: Option<Cgroup>) -> Done {
+pub(crate) fn cgroup(cgroup: Option<Cgroup>) -> Done {
     let Some(cgroup) = cgroup else { return Ok(()) };
     let enter = || {
         if cgroup.enter {

@@ -17,6 +17,7 @@ use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{getgid, getuid, setsid};
 
+use crate::network::{self, Network};
 use crate::serve;
 use crate::step::Step;
 use crate::sys::{self, Cloned};
@@ -41,14 +42,16 @@ pub fn main() -> ExitCode {
     if let Err(failure) = become_private() {
         return refuse(control.as_fd(), failure);
     }
-    // Asked before the clone: in a user namespace without maps every id reads as the overflow id.
+    // Asked before the clone: in a user namespace without maps every id reads as the overflow id, and the
+    // limits of namespaces are its own.
     let ids = (getuid().as_raw(), getgid().as_raw());
+    let network = Network::new(network::are_few());
     match sys::clone3(NAMESPACES, None) {
         Err(errno) => refuse(control.as_fd(), failure(Step::WardenNamespaces)(errno)),
         Ok(Cloned::Parent(warden)) => keep(&control, &warden),
         Ok(Cloned::Child) => match enter_namespaces(ids) {
             Err(failure) => refuse(control.as_fd(), failure),
-            Ok(()) => serve::run(&control),
+            Ok(()) => serve::run(&control, network),
         },
     }
 }

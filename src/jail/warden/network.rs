@@ -22,9 +22,25 @@ pub struct Network {
     /// The warden is in a new one, in which there is nobody else.
     fresh: Cell<bool>,
     wanted: Cell<bool>,
+    /// There are too few for any that no jail is in.
+    few: bool,
+}
+
+/// A host that may have no more than these gives them all to jails: a warden that makes them ahead has two.
+const FEW: u64 = 16;
+
+/// Whether the calling process's user namespace may have few network namespaces.
+pub fn are_few() -> bool {
+    let limit = std::fs::read_to_string("/proc/sys/user/max_net_namespaces").unwrap_or_default();
+    limit.trim().parse::<u64>().is_ok_and(|limit| limit <= FEW)
 }
 
 impl Network {
+    /// Makes none where they are few.
+    pub fn new(few: bool) -> Self {
+        Self { few, ..Self::default() }
+    }
+
     /// Whether there is to be one for the next jail, and is not.
     pub fn wanting(&self) -> bool {
         self.wanted.get() && !self.fresh.get()
@@ -53,7 +69,7 @@ impl Network {
     /// Whether a jail that is cloned now is in one of its own already. It is [left](Self::leave) to that
     /// jail.
     pub fn take(&self) -> bool {
-        self.wanted.set(true);
+        self.wanted.set(!self.few);
         self.fresh.replace(false)
     }
 

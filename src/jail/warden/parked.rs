@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-use crate::child::{self, Done, STATUS, fail};
+use crate::child::{self, Cgroup, Done, STATUS, fail};
 use crate::look::look;
 use crate::prepare::Prepared;
 use crate::step::Step;
@@ -33,14 +33,21 @@ struct Waiting {
 type Identity = (libc::dev_t, libc::ino_t);
 
 /// Prepares a jail in the calling process, waits for its turn, and executes the program.
-pub fn run(mut place: Prepared, control: RawFd, mut status: RawFd) -> ! {
-    let done = prepare(&mut place, control, &mut status).and_then(|waiting| serve(place, &waiting));
+pub fn run(mut place: Prepared, group: Option<Cgroup>, control: RawFd, mut status: RawFd) -> ! {
+    let done =
+        prepare(&mut place, group, control, &mut status).and_then(|waiting| serve(place, &waiting));
     let failure = done.unwrap_or_else(|failure| failure);
     let _ = sys::write(status, &Report::Failed(failure).encode());
     sys::exit_now(127)
 }
 
-fn prepare(place: &mut Prepared, control: RawFd, status: &mut RawFd) -> Result<Waiting, Failure> {
+fn prepare(
+    place: &mut Prepared,
+    group: Option<Cgroup>,
+    control: RawFd,
+    status: &mut RawFd,
+) -> Result<Waiting, Failure> {
+    child::cgroup(group)?;
     child::separate(place, *status)?;
     child::enter(place, *status)?;
     // The mount holds it from here on.

@@ -17,7 +17,7 @@ pub struct Parked {
     /// The warden's own number for it.
     pub number: u64,
     /// What it was prepared for.
-    example: Rc<Plan>,
+    pub example: Rc<Plan>,
     /// Where it takes the descriptors of one plan.
     pub control: OwnedFd,
     /// The reading end of its status pipe.
@@ -65,10 +65,10 @@ impl Pool {
         self.parked.remove(position)
     }
 
-    /// A new jail, made for `example`, and its number.
-    pub fn parked(&mut self, example: Rc<Plan>, control: OwnedFd, status: OwnedFd) -> Parked {
+    /// The number of a new jail.
+    pub fn number(&mut self) -> u64 {
         self.made += 1;
-        Parked { number: OURS | self.made, example, control, status }
+        OURS | self.made
     }
 
     /// Adds a jail. Where there is no room, one for something else goes.
@@ -82,6 +82,12 @@ impl Pool {
             self.parked.remove(position);
         }
         self.parked.push_back(parked);
+    }
+
+    /// Gives up all that wait. None is prepared before the next request.
+    pub fn empty(&mut self) -> VecDeque<Parked> {
+        self.forget();
+        std::mem::take(&mut self.parked)
     }
 
     /// None is prepared before the next request.
@@ -99,15 +105,15 @@ impl Pool {
     }
 }
 
-/// Whether a number is one of [`Pool::parked`].
+/// Whether a number is one of [`Pool::number`].
 pub fn is_ours(number: u64) -> bool {
     number & OURS != 0
 }
 
 /// Whether a jail can be prepared before this plan is known: one of the sealed profile, whose program is
-/// its first process, that does a turn, and not one that is to be born in a cgroup of its own.
+/// its first process, that does a turn.
 pub fn can_be_prepared(plan: &Plan) -> bool {
-    plan.profile == Profile::Sealed && !plan.cgroup && !plan.clears
+    plan.profile == Profile::Sealed && !plan.clears
 }
 
 /// Whether a jail prepared for `example` can carry out `plan`: they differ in nothing but what is handed to
@@ -144,13 +150,13 @@ fn done_ahead(plan: &Plan) -> impl PartialEq {
         nice,
         landlock,
         attempt,
-        cgroup,
+        group,
         bounds,
         look_only,
     } = plan;
     (
         (uid, gid, root, hostname, umask, tmp_bytes, tmp_inodes),
-        (profile, loopback, clears, cgroup, landlock),
+        (profile, loopback, clears, group, landlock),
         (program, arguments, environment, working_dir, nice, rlimits),
         (attempt, bounds, look_only),
     )

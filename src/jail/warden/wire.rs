@@ -19,9 +19,28 @@ pub const MESSAGE_BYTES: usize = 128 * 1024;
 pub enum Request<P = Box<Plan>> {
     /// How the warden is to work. Sent once, before the first jail.
     Settings(Settings),
-    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr; with
-    /// [`Plan::cgroup`] a fourth.
+    /// A cgroup (v2) with these limits in which a jail can be born. With it comes a descriptor of its
+    /// directory. The warden says what becomes of it: [`Response::Started`], [`Response::Rejected`] or
+    /// [`Response::Returned`].
+    Lend {
+        /// The host's number for it.
+        group: u64,
+        /// What is set in it.
+        limits: GroupLimits,
+    },
+    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr.
     Start(P),
+}
+
+/// The limits of a whole jail that its cgroup holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupLimits {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Processes and threads.
+    pub processes: u32,
+    /// Microseconds of CPU time in 100 ms.
+    pub cpu_us: u64,
 }
 
 /// How a warden works.
@@ -89,9 +108,8 @@ pub struct Plan {
     pub attempt: Option<Attempt>,
     /// By which way it comes about.
     pub way: Way,
-    /// With the request comes a fourth descriptor: the directory of a cgroup (v2), in which the jail is
-    /// born.
-    pub cgroup: bool,
+    /// The jail is born in a cgroup with these limits, one that has been [lent](Request::Lend) before.
+    pub group: Option<GroupLimits>,
     /// How much the writable directories may hold; looked at before the program runs.
     pub bounds: Option<Bounds>,
     /// Nothing is executed: the jail ends with code 0 after that look.
@@ -224,6 +242,8 @@ pub enum Response {
         id: u64,
         /// It was prepared before its plan was known.
         prepared: bool,
+        /// The lent group that it is in.
+        group: Option<u64>,
     },
     /// The jail could not be made, or the host could not be told of it; nothing of it is left.
     Rejected {
@@ -231,6 +251,14 @@ pub enum Response {
         id: u64,
         /// Why.
         failure: Failure,
+        /// The lent group in which it was to be. Where the plan asks for one and this is none, none with
+        /// its limits was left.
+        group: Option<u64>,
+    },
+    /// A lent group is not needed any more, and nothing is in it.
+    Returned {
+        /// The host's number for it.
+        group: u64,
     },
     /// The jail has ended, its first process is reaped, and nothing of it is left.
     Exited {
