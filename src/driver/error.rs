@@ -84,9 +84,43 @@ impl DriverError {
             // Only the kernel knows: a parent is told the signal alone.
             Self::Worker { reason: ExitReason::Filter, .. } => Some(
                 "the kernel's log names the call and the machine's ABI: journalctl -k --grep=type=1326 \
-                 (syscall=, arch=)",
+                 (syscall=, arch=), as root or in the group systemd-journal",
             ),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Timing, Usage};
+
+    #[test]
+    fn a_death_by_the_filter_is_where_the_kernel_has_it() {
+        let remedy = |reason| {
+            let receipt = Receipt {
+                driver: "jail",
+                image: String::new(),
+                image_digest: None,
+                profile: None,
+                loopback: None,
+                walls: Vec::new(),
+                limits: Vec::new(),
+                exit: reason,
+                timing: Timing { start_us: 1, run_us: 1, prepared: false },
+                usage: Usage::default(),
+            };
+            let receipt = Box::new(receipt);
+            let cause = "it ended".to_owned();
+            let error = DriverError::Worker { reason, cause, worker_code: None, receipt };
+            error.remedy().map(str::to_owned)
+        };
+        let words = remedy(ExitReason::Filter).expect("a remedy");
+        for part in ["journalctl -k --grep=type=1326", "systemd-journal", "syscall=", "arch="] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        assert!(!words.contains('\n'), "one line");
+        assert_eq!(remedy(ExitReason::WorkerFailed), None);
     }
 }

@@ -59,8 +59,7 @@ pub struct JailOptions {
     /// What is set for single images.
     pub images: ImagePolicies,
     /// How many jails of the image and the limits last used are prepared ahead of need, at most
-    /// [`MAX_POOL`](crate::client::MAX_POOL); 0 for none. Only sealed jails without a cgroup of their own
-    /// can be.
+    /// [`MAX_POOL`](crate::client::MAX_POOL); 0 for none. Only sealed jails can be.
     pub pool: u16,
     /// Where the passes of canaries are kept for the next process of this user; none runs every canary.
     /// For commands that run one turn: a pass is valid for this boot, program file and kernel.
