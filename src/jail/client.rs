@@ -10,14 +10,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use turnjail_warden::seccomp::Profile;
-use turnjail_warden::step::Step;
+use turnjail_warden::pool::can_be_prepared;
 use turnjail_warden::wire::{
-    Exit, Facts, Failure, GroupLimits, Plan, Report, Request, Response, Settings, Status, Way,
+    Exit, Facts, Failure, Plan, Report, Request, Response, Settings, Status, Way,
 };
 
 use crate::connection::{Connection, Process, Started, host_error};
-use crate::limits::{Claim, Group};
+use crate::limits::Group;
 use crate::plan::object;
 use crate::streams::Stock;
 use crate::{Limiter, StartError, process};
@@ -143,68 +142,44 @@ impl Client {
     /// next one is told.
     pub(crate) async fn prepare_for(&self, plan: &Plan) {
         self.streams.refill();
-        // One for each jail that waits, and one for the jail that is made while none does.
-        let groups =
-            if plan.profile == Profile::Sealed && self.pool > 0 { self.pool + 1 } else { 0 };
-        if let Some(limits) = plan.group {
-            while self.connection.lent.left(limits) < groups && self.lend(limits).await.is_ok() {}
+        let Some(limits) = plan.group else { return };
+        let lent = &self.connection.lent;
+        if !lent.is_ready(limits)
+            && let Ok(group) = self.limiter.group(limits)
+        {
+            lent.keep_ready(limits, group);
+        }
+        // One for each jail that waits: a request brings one with it, and takes one.
+        let waits = self.facts.mechanisms.detached_mounts && can_be_prepared(plan);
+        for _ in lent.count(limits)..if waits { self.pool } else { 0 } {
+            let Ok(group) = self.limiter.group(limits) else { return };
+            if self.connection.lend(limits, group).await.is_err() {
+                return;
+            }
+            // The program's output comes first.
+            tokio::task::yield_now().await;
         }
     }
 
     /// Clones a jail with these standard streams; its program runs when it is [ready](Jail::ready). The
-    /// plan's number is set here.
+    /// plan's number is set here. Where the plan asks for a group, and this host has cgroups, the jail is
+    /// born in one with its limits; where it has none, that is an error.
     pub async fn jail(&self, mut plan: Plan, stdio: [OwnedFd; 3]) -> Result<Jail, StartError> {
         if plan.way == Way::Any {
             plan.way = self.way;
         }
-        let mut claim = match plan.group {
-            Some(limits) => Some(self.claim(limits).await?),
+        let group = match plan.group {
+            Some(limits) => match self.connection.lent.take_ready(limits) {
+                None => Some(self.limiter.group(limits)?),
+                ready => ready,
+            },
             None => None,
         };
-        for _ in 0..GROUPS_TRIED {
-            match (self.connection.ask(&mut plan, &stdio).await?, plan.group) {
-                (Ok((started, exited)), _) => return Jail::new(started, plan, exited),
-                // One that was counted on went with a jail that had waited in it.
-                (Err(failure), Some(limits)) if is_without_group(failure) => {
-                    drop(claim.take());
-                    claim = Some(self.claim_new(limits).await?);
-                }
-                (Err(failure), _) => return Err(StartError::step(failure, object(&plan, failure))),
-            }
-        }
-        let failure = Failure { step: Step::Cgroup, index: 0, errno: WITHOUT_GROUP };
-        Err(StartError::step(failure, None))
-    }
-
-    /// A claim on a group that the warden has, else on one that it gets now.
-    async fn claim(&self, limits: GroupLimits) -> Result<Claim<'_>, StartError> {
-        match self.connection.lent.claim(limits) {
-            Some(claim) => Ok(claim),
-            None => self.claim_new(limits).await,
+        match self.connection.ask(&mut plan, &stdio, group).await? {
+            Ok((started, exited)) => Jail::new(started, plan, exited),
+            Err(failure) => Err(StartError::step(failure, object(&plan, failure))),
         }
     }
-
-    async fn claim_new(&self, limits: GroupLimits) -> Result<Claim<'_>, StartError> {
-        let claim = self.connection.lent.claim_next(limits);
-        self.lend(limits).await?;
-        Ok(claim)
-    }
-
-    /// Makes a group and lends it to the warden.
-    async fn lend(&self, limits: GroupLimits) -> Result<(), StartError> {
-        let group = self.limiter.group(limits)?;
-        self.connection.lend(limits, group).await
-    }
-}
-
-/// How often a request is made again for want of a group.
-const GROUPS_TRIED: usize = 3;
-
-/// EAGAIN: what the warden says when it has no group for a jail.
-const WITHOUT_GROUP: i32 = rustix::io::Errno::AGAIN.raw_os_error();
-
-fn is_without_group(failure: Failure) -> bool {
-    failure.step == Step::Cgroup && failure.errno == WITHOUT_GROUP
 }
 
 impl Jail {

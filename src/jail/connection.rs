@@ -90,6 +90,7 @@ impl Connection {
         &self,
         plan: &mut Plan,
         stdio: &[OwnedFd; 3],
+        group: Option<Group>,
     ) -> Result<Result<(Started, oneshot::Receiver<Exit>), Failure>, StartError> {
         plan.id = self.next.fetch_add(1, Ordering::Relaxed);
         let (started, starting) = oneshot::channel();
@@ -99,24 +100,29 @@ impl Connection {
             None => return Err(StartError::WardenDied),
             Some(jails) => jails.insert(plan.id, slot),
         };
-        let fds = stdio.each_ref().map(|fd| fd.as_fd());
+        let mut lending = match plan.group.zip(group) {
+            Some((limits, group)) => Some(Lending::new(&self.lent, limits, group)?),
+            None => None,
+        };
+        plan.lent = lending.as_ref().map_or(0, |lending| lending.number);
+        let dir = lending.as_ref().map(|lending| lending.dir.as_fd());
+        let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).chain(dir).collect();
         let mut asking = Asking { connection: self, id: plan.id, asked: false };
         let sent = self.send(&Request::Start(&*plan), &fds).await;
         sent.map_err(|e| send_error(&e))?;
         asking.asked = true;
+        drop(fds);
+        lending.as_mut().map(Lending::done);
         let started = starting.await.map_err(|_| StartError::WardenDied)?;
         Ok(started.map(|started| (started, exiting)))
     }
 
     /// Lends the warden a group.
     pub async fn lend(&self, limits: GroupLimits, group: Group) -> Result<(), StartError> {
-        let dir = group.dir().try_clone_to_owned();
-        let dir = dir.map_err(|e| host_error("duplicate the descriptor of a cgroup", &e))?;
-        let number = self.lent.add(limits, group);
-        let mut lending = Lending { lent: &self.lent, number, sent: false };
-        let request = Request::Lend { group: number, limits };
-        self.send(&request, &[dir.as_fd()]).await.map_err(|e| send_error(&e))?;
-        lending.sent = true;
+        let mut lending = Lending::new(&self.lent, limits, group)?;
+        let request = Request::Lend { group: lending.number, limits };
+        self.send(&request, &[lending.dir.as_fd()]).await.map_err(|e| send_error(&e))?;
+        lending.done();
         Ok(())
     }
 
@@ -140,17 +146,26 @@ impl Connection {
                 Ok(None) | Err(_) => break,
             }
         }
+        // It and its jails end by this, so that no group is held any more.
+        let _ = rustix::net::shutdown(self.socket.get_ref(), rustix::net::Shutdown::Both);
         // Everybody who waits learns that the warden is gone by the end of their channel.
         self.jails().take();
         self.lent.clear();
     }
 
     fn deliver(&self, response: Response, fds: Vec<OwnedFd>) {
-        let mut jails = self.jails();
-        let Some(jails) = jails.as_mut() else { return };
+        // Before the lock, and so dropped after it.
+        let mut lent = match &response {
+            Response::Started { group, .. } | Response::Rejected { group, .. } => *group,
+            Response::Returned { group } => Some(*group),
+            _ => None,
+        }
+        .and_then(|group| self.lent.take(group));
+        let mut guard = self.jails();
+        let Some(jails) = guard.as_mut() else { return };
         match response {
-            Response::Started { id, prepared, group } => {
-                let group = group.and_then(|group| self.lent.take(group));
+            Response::Started { id, prepared, .. } => {
+                let group = lent.take();
                 let mut fds = fds.into_iter();
                 let process = fds.next().map(Process);
                 let killed = process.is_some();
@@ -171,11 +186,12 @@ impl Connection {
                 let started = Started { process, status, prepared, group };
                 // When nobody waits any more, the jail is dropped here and so killed.
                 if let Some(waiting) = jails.get_mut(&id).and_then(|slot| slot.started.take()) {
-                    let _ = waiting.send(Ok(started));
+                    let unwanted = waiting.send(Ok(started)).err();
+                    drop(guard);
+                    drop(unwanted);
                 }
             }
-            Response::Rejected { id, failure, group } => {
-                group.and_then(|group| self.lent.take(group));
+            Response::Rejected { id, failure, .. } => {
                 if let Some(Slot { started: Some(waiting), .. }) = jails.remove(&id) {
                     let _ = waiting.send(Err(failure));
                 }
@@ -185,8 +201,7 @@ impl Connection {
                     let _ = slot.exited.send(exit);
                 }
             }
-            Response::Returned { group } => drop(self.lent.take(group)),
-            Response::Ready(_) | Response::Unable(_) => {}
+            Response::Returned { .. } | Response::Ready(_) | Response::Unable(_) => {}
         }
     }
 
@@ -241,7 +256,7 @@ impl Connection {
     }
 }
 
-/// A request on its way. One that is given up there is none that anybody waits for.
+/// A request on its way. Nobody waits for one that is given up.
 struct Asking<'a> {
     connection: &'a Connection,
     id: u64,
@@ -260,7 +275,20 @@ impl Drop for Asking<'_> {
 struct Lending<'a> {
     lent: &'a Lent,
     number: u64,
+    dir: OwnedFd,
     sent: bool,
+}
+
+impl<'a> Lending<'a> {
+    fn new(lent: &'a Lent, limits: GroupLimits, group: Group) -> Result<Self, StartError> {
+        let dir = group.dir().try_clone_to_owned();
+        let dir = dir.map_err(|e| host_error("duplicate the descriptor of a cgroup", &e))?;
+        Ok(Self { lent, number: lent.add(limits, group), dir, sent: false })
+    }
+
+    fn done(&mut self) {
+        self.sent = true;
+    }
 }
 
 impl Drop for Lending<'_> {

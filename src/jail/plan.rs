@@ -137,6 +137,7 @@ impl JailSpec {
             attempt: self.attempt,
             way: Way::Any,
             group: None,
+            lent: 0,
             bounds: self.bounds,
             look_only: false,
         })

@@ -79,6 +79,8 @@ fn find(failure: Failure, evidence: &Evidence) -> Option<Found> {
         Step::Holdings => plain(holdings(Over::of_index(failure.index).0)),
         Step::HoldingsWalk => plain(&table::WORKSPACE_UNREADABLE),
         Step::Watch if errno == Errno::NOSPC => plain(&table::WATCHES),
+        // The limit of cgroup namespaces: such a jail makes its own itself.
+        Step::Cgroup if errno == Errno::NOSPC => Some(namespaces(errno, evidence)),
         Step::Cgroup => plain(&table::CGROUP_GONE),
         Step::ResourceLimit | Step::Nice => plain(&table::RESOURCE_LIMIT),
         Step::Init if errno == Errno::AGAIN => plain(&table::PROCESS_LIMIT),

@@ -26,15 +26,12 @@ pub(crate) struct Ours {
     pub stderr: pipe::Receiver,
 }
 
+/// Three pipes that nothing is connected with: their reading ends and their writing ends.
+type Pipes = [(OwnedFd, OwnedFd); 3];
+
 impl Streams {
-    /// Makes pipes. Must be called within a tokio runtime.
-    fn new() -> Result<Self, StartError> {
-        let make = || -> Result<_, Errno> {
-            let flags = PipeFlags::CLOEXEC;
-            Ok([pipe_with(flags)?, pipe_with(flags)?, pipe_with(flags)?])
-        };
-        let pipes = make().map_err(|errno| StartError::host("make pipes for a worker", errno))?;
-        let [stdin, stdout, stderr] = pipes;
+    /// Connects pipes. Must be called within the tokio runtime in which they are read.
+    fn new([stdin, stdout, stderr]: Pipes) -> Result<Self, StartError> {
         let watch = || -> std::io::Result<_> {
             Ok(Ours {
                 stdin: pipe::Sender::from_owned_fd(stdin.1)?,
@@ -50,12 +47,20 @@ impl Streams {
     }
 }
 
-/// Streams that are made ahead of need, for they are the same for every program: while one runs, not while
-/// somebody waits for its start.
+fn pipes() -> Result<Pipes, StartError> {
+    let make = || -> Result<_, Errno> {
+        let flags = PipeFlags::CLOEXEC;
+        Ok([pipe_with(flags)?, pipe_with(flags)?, pipe_with(flags)?])
+    };
+    make().map_err(|errno| StartError::host("make pipes for a worker", errno))
+}
+
+/// Pipes that are made ahead of need, for they are the same for every program: while one runs, not while
+/// somebody waits for its start. Six descriptors each.
 #[derive(Debug)]
 pub(crate) struct Stock {
     size: usize,
-    ready: Mutex<Vec<Streams>>,
+    ready: Mutex<Vec<Pipes>>,
 }
 
 impl Stock {
@@ -64,23 +69,22 @@ impl Stock {
         Self { size, ready: Mutex::default() }
     }
 
-    /// Streams that nobody has used. Must be called within a tokio runtime.
+    /// Streams that nobody has used. Must be called within the tokio runtime in which they are read.
     pub(crate) fn take(&self) -> Result<Streams, StartError> {
         let ready = self.ready().pop();
-        ready.map_or_else(Streams::new, Ok)
+        Streams::new(ready.map_or_else(pipes, Ok)?)
     }
 
-    /// Makes up for one that was taken. Where that fails, the next one who asks is told. Must be called
-    /// within a tokio runtime.
+    /// Makes up for those that were taken. Where that fails, the next one who asks is told.
     pub(crate) fn refill(&self) {
         if self.ready().len() < self.size
-            && let Ok(streams) = Streams::new()
+            && let Ok(pipes) = pipes()
         {
-            self.ready().push(streams);
+            self.ready().push(pipes);
         }
     }
 
-    fn ready(&self) -> MutexGuard<'_, Vec<Streams>> {
+    fn ready(&self) -> MutexGuard<'_, Vec<Pipes>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

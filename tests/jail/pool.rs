@@ -195,23 +195,39 @@ pub fn has_its_plans_limits() {
     });
 }
 
-/// A jail that waits is in a group of its own already, and another one than those that run.
+/// The groups of jails below the delegated one, where there is one.
+fn groups(client: &Client) -> usize {
+    let Some(path) = client.limiter().path() else { return 0 };
+    let entries = fs::read_dir(path).expect("the delegated cgroup").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let own = format!("jail-{}-", std::process::id());
+    names.filter(|name| name.starts_with(&own)).count()
+}
+
+/// A jail that waits is in a group of its own already, which has its plan's limits.
 pub fn in_a_group_of_its_own() {
     let pooled = Pooled::new(POOL, Way::Any);
-    let warden = pooled.filled_for(&pooled.says_x());
+    let mut spec = pooled.says_x();
+    (spec.limits.memory_mb, spec.limits.pids) = (77, 11);
+    let warden = pooled.filled_for(&spec);
     let group = |pid: i32| {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("its cgroup");
         let line = groups.lines().find_map(|line| line.strip_prefix("0::"));
-        line.expect("one of version 2").to_owned()
+        line.and_then(|path| path.rsplit('/').next()).expect("one of version 2").to_owned()
     };
+    let home = pooled.client.limiter().path().expect("a delegated cgroup");
     let mut groups: Vec<String> = parked(warden).into_iter().map(group).collect();
-    assert!(groups.iter().all(|group| group.contains("/jail-")), "{groups:?}");
+    for group in &groups {
+        let set = |name: &str| fs::read_to_string(home.join(group).join(name)).expect("a limit");
+        let set = (set("memory.max"), set("pids.max"));
+        assert_eq!(set, (format!("{}\n", 77 << 20), "11\n".to_owned()), "{group}");
+    }
     groups.push(group(warden));
     groups.sort();
     groups.dedup();
     assert_eq!(groups.len(), POOL + 1, "{groups:?}");
-    let ended = pooled.run(&pooled.says_x());
-    assert!(ended.timing.prepared && ended.usage.cpu_us.is_some_and(|us| us > 0), "{ended:?}");
+    let ended = pooled.run(&spec);
+    assert!(ended.timing.prepared && ended.usage.refused_forks.is_some(), "{ended:?}");
 }
 
 /// Another root, another program, other limits, fewer directories, or the general profile get no jail that
@@ -333,6 +349,8 @@ pub fn soak() {
     let pages = memory();
     let prepared = burst(count);
     full();
+    // In its own process there are none but those of jails that wait, and one for the next request.
+    wait_until("no group of a jail is left", || groups(&pooled.client) <= 4 + 1);
     wait_until("host and warden hold no more descriptors than before", || {
         descriptors() <= before.0 && wardens() <= before.1
     });

@@ -7,86 +7,101 @@ use turnjail_warden::wire::GroupLimits;
 
 use super::Group;
 
-/// Every group of which the warden has not said yet what has become of it.
+/// Every group of which the warden has not said yet what has become of it, and one that is ready for the
+/// next request.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
-    books: Mutex<Books>,
+    books: Mutex<Books<Group>>,
 }
 
-#[derive(Debug, Default)]
-struct Books {
-    made: u64,
-    groups: HashMap<u64, (GroupLimits, Group)>,
-    /// Requests under way that count on one with these limits.
-    claims: Vec<GroupLimits>,
-}
-
-/// A request counts on a group with these limits; until it is dropped no other does.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
-    lent: &'a Lent,
-    limits: GroupLimits,
+struct Books<G> {
+    made: u64,
+    lent: HashMap<u64, (GroupLimits, G)>,
+    ready: Option<(GroupLimits, G)>,
+}
+
+impl<G> Default for Books<G> {
+    fn default() -> Self {
+        Self { made: 0, lent: HashMap::new(), ready: None }
+    }
 }
 
 impl Lent {
-    /// Counts on a group that is there already; none when all are spoken for.
-    pub(crate) fn claim(&self, limits: GroupLimits) -> Option<Claim<'_>> {
-        let mut books = self.books();
-        (books.left(limits) > 0).then(|| {
-            books.claims.push(limits);
-            Claim { lent: self, limits }
-        })
-    }
-
-    /// Counts on a group that is going to be lent for this request.
-    pub(crate) fn claim_next(&self, limits: GroupLimits) -> Claim<'_> {
-        self.books().claims.push(limits);
-        Claim { lent: self, limits }
-    }
-
-    /// How many groups with these limits nobody counts on.
-    pub(crate) fn left(&self, limits: GroupLimits) -> usize {
-        self.books().left(limits)
+    /// How many groups with these limits the warden has, those of jails that wait among them.
+    pub(crate) fn count(&self, limits: GroupLimits) -> usize {
+        self.books().count(limits)
     }
 
     /// Takes note of one, under a number that is given back.
     pub(crate) fn add(&self, limits: GroupLimits, group: Group) -> u64 {
-        let mut books = self.books();
-        books.made += 1;
-        let number = books.made;
-        books.groups.insert(number, (limits, group));
-        number
+        self.books().add(limits, group)
     }
 
     /// The group of a number, which is not lent any more.
     pub(crate) fn take(&self, number: u64) -> Option<Group> {
-        self.books().groups.remove(&number).map(|(_, group)| group)
+        self.books().take(number)
+    }
+
+    /// Whether one with these limits is ready for the next request.
+    pub(crate) fn is_ready(&self, limits: GroupLimits) -> bool {
+        self.books().ready.as_ref().is_some_and(|(set, _)| *set == limits)
+    }
+
+    /// Keeps one ready, in the place of another.
+    pub(crate) fn keep_ready(&self, limits: GroupLimits, group: Group) {
+        let other = self.books().ready.replace((limits, group));
+        drop(other);
+    }
+
+    /// The one that is ready, where it has these limits.
+    pub(crate) fn take_ready(&self, limits: GroupLimits) -> Option<Group> {
+        self.books().ready.take_if(|(set, _)| *set == limits).map(|(_, group)| group)
     }
 
     /// None is lent any more: the warden is gone.
     pub(crate) fn clear(&self) {
-        let groups = std::mem::take(&mut self.books().groups);
-        drop(groups);
+        let all = std::mem::take(&mut *self.books());
+        drop(all);
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> MutexGuard<'_, Books<Group>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
-    fn left(&self, limits: GroupLimits) -> usize {
-        let lent = self.groups.values().filter(|(set, _)| *set == limits).count();
-        let claimed = self.claims.iter().filter(|&&claim| claim == limits).count();
-        lent.saturating_sub(claimed)
+impl<G> Books<G> {
+    fn count(&self, limits: GroupLimits) -> usize {
+        self.lent.values().filter(|(set, _)| *set == limits).count()
+    }
+
+    fn add(&mut self, limits: GroupLimits, group: G) -> u64 {
+        self.made += 1;
+        self.lent.insert(self.made, (limits, group));
+        self.made
+    }
+
+    fn take(&mut self, number: u64) -> Option<G> {
+        self.lent.remove(&number).map(|(_, group)| group)
     }
 }
 
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        let mut books = self.lent.books();
-        if let Some(position) = books.claims.iter().position(|claim| *claim == self.limits) {
-            books.claims.swap_remove(position);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_group_is_taken_once_and_counted_by_its_limits() {
+        let limits = |processes| GroupLimits { memory: 1, processes, cpu_us: 1 };
+        let mut books = Books::default();
+        let [one, two] = ["one", "two"].map(|name| books.add(limits(1), name));
+        let other = books.add(limits(2), "other");
+        assert_eq!((books.count(limits(1)), books.count(limits(2))), (2, 1));
+        assert_eq!(books.take(two), Some("two"));
+        assert_eq!(books.take(two), None);
+        assert_eq!((books.count(limits(1)), books.count(limits(2))), (1, 1));
+        let three = books.add(limits(1), "three");
+        assert!(![one, two, other].contains(&three), "a number is used again");
+        assert_eq!((books.take(one), books.take(other)), (Some("one"), Some("other")));
     }
 }

@@ -24,7 +24,7 @@ use turnjail_warden::wire::{GroupLimits, Plan};
 
 use cgroup::Delegated;
 pub(crate) use cgroup::{Group, Used};
-pub(crate) use lent::{Claim, Lent};
+pub(crate) use lent::Lent;
 
 use crate::StartError;
 use crate::causes::evidence::Evidence;

@@ -131,6 +131,8 @@ pub(crate) async fn look(client: &Client, plan: &Plan) -> Result<(), StartError>
         attempt: None,
         way: Way::Direct,
         landlock: false,
+        // Not under the limits of what it watches.
+        group: None,
         ..plan.clone()
     };
     let mut jail = client.jail(plan, canary::nothing()?).await?;

@@ -297,7 +297,8 @@ fn working_dir(jail: &Prepared) -> nix::Result<()> {
     fchdir(without_magic_links(&jail.working_dir, OFlag::O_PATH | OFlag::O_DIRECTORY)?)
 }
 
-/// Late, for until then it is the host that waits.
+/// Late, for until then it is the host that waits. In a jail that is prepared ahead, where nobody does, with
+/// the limits: later it would let others go first.
 pub(crate) fn nice(jail: &Prepared) -> Done {
     sys::raise_nice(jail.plan.nice).map_err(fail(Step::Nice))
 }

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use crate::wire::GroupLimits;
 
-/// How many are kept. A host keeps fewer; this bounds those whose limits nobody asks for any more.
+/// How many are kept. This bounds those whose limits nobody asks for any more: the oldest goes.
 const MOST: usize = 128;
 
 /// A group that is lent.
@@ -44,5 +44,34 @@ impl Groups {
     /// Whether there is one with these limits.
     pub fn has(&self, limits: GroupLimits) -> bool {
         self.free.iter().any(|lent| lent.limits == limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(number: u64, processes: u32) -> Lent {
+        let dir = std::fs::File::open("/").expect("a directory").into();
+        Lent { number, limits: GroupLimits { memory: 1, processes, cpu_us: 1 }, dir }
+    }
+
+    #[test]
+    fn a_group_is_taken_once_and_only_for_its_limits() {
+        let mut groups = Groups::default();
+        let limits = |processes| lent(0, processes).limits;
+        assert!(groups.add(lent(1, 5)).is_none() && groups.add(lent(2, 6)).is_none());
+        assert!(!groups.has(limits(7)) && groups.take(limits(7)).is_none());
+        assert_eq!(groups.take(limits(6)).map(|lent| lent.number), Some(2));
+        assert!(groups.take(limits(6)).is_none() && groups.has(limits(5)));
+    }
+
+    #[test]
+    fn the_oldest_goes_where_they_are_too_many() {
+        let mut groups = Groups::default();
+        for number in 0..MOST as u64 {
+            assert!(groups.add(lent(number, 5)).is_none());
+        }
+        assert_eq!(groups.add(lent(999, 5)).map(|lent| lent.number), Some(0));
     }
 }

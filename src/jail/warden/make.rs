@@ -1,5 +1,6 @@
 //! How the warden makes a jail: from the pool, prepared now, or directly.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::prepare::{self, Prepared};
 use crate::serve::{Living, Warden, failure};
 use crate::step::Step;
 use crate::sys::{self, Cloned};
-use crate::wire::{Failure, Plan, Response, Way};
+use crate::wire::{Failure, Plan, Way};
 use crate::{handover, parked, views};
 
 /// Every kind of namespace but time, which separates nothing.
@@ -31,11 +32,9 @@ pub const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 
 /// The kernel counts namespaces for a while after their last process.
 const LATELY: Duration = Duration::from_millis(200);
-const ROOM_AFTER: Duration = Duration::from_millis(5);
-const ROOM_TRIED: u32 = 40;
 
 /// Whether there are too many namespaces (user_namespaces(7)) or processes for one more.
-fn is_for_room(failure: &Failure) -> bool {
+pub(crate) fn is_for_room(failure: Failure) -> bool {
     let errnos = [Errno::ENOSPC as i32, Errno::EAGAIN as i32];
     failure.step == Step::JailNamespaces && errnos.contains(&failure.errno)
 }
@@ -74,18 +73,8 @@ impl Warden<'_> {
             }
         }
         let lent = self.take_group(plan)?;
-        let group = lent.as_ref().map(|lent| lent.number);
-        let mut made = self.make_directly(plan, stdio, lent.as_ref());
-        if made.as_ref().is_err_and(is_for_room) && self.makes_room() {
-            for _ in 0..ROOM_TRIED {
-                std::thread::sleep(ROOM_AFTER);
-                made = self.make_directly(plan, stdio, lent.as_ref());
-                if !made.as_ref().is_err_and(is_for_room) {
-                    break;
-                }
-            }
-        }
-        made.map_err(|failure| Refused { failure, group })
+        let made = self.make_directly(plan, stdio, lent.as_ref());
+        made.map_err(|failure| self.refuse(failure, lent))
     }
 
     fn make_directly(
@@ -99,17 +88,27 @@ impl Warden<'_> {
         Ok(Made { pidfd, status, prepared: false, group: lent.map(|lent| lent.number) })
     }
 
-    /// Ends every jail that waits: a host may have room for few namespaces or processes, and what waits
-    /// gives way to what is asked for. Whether there was one, or another has ended lately.
-    fn makes_room(&mut self) -> bool {
-        let parked = self.pool.empty();
-        for Parked { number, .. } in &parked {
-            if let Some(Living { pidfd, group }) = self.jails.remove(number) {
-                let _ = self.epoll.delete(&pidfd);
-                end(&pidfd);
-                // Where the host is gone, so is this soon.
-                let _ = group.map(|group| self.answer(&Response::Returned { group }, &[]));
+    /// Keeps the group where the request may be tried again.
+    fn refuse(&mut self, failure: Failure, lent: Option<Lent>) -> Refused {
+        let group = lent.as_ref().map(|lent| lent.number);
+        match lent {
+            Some(lent) if is_for_room(failure) => {
+                let over = self.groups.add(lent).map(|old| old.number);
+                Refused { failure, group: over }
             }
+            _ => Refused { failure, group },
+        }
+    }
+
+    /// Whether there may be room soon for a jail that there was none for: another has ended lately, or those
+    /// are ended that wait, for a host may have room for few namespaces or processes, and what waits gives
+    /// way to what is asked for.
+    pub fn makes_room(&mut self, plan: &Plan) -> bool {
+        // Not to a mere look.
+        let parked = if plan.look_only { VecDeque::new() } else { self.pool.empty() };
+        for living in parked.iter().filter_map(|parked| self.jails.get(&parked.number)) {
+            // The loop hears of its end.
+            let _ = sys::kill(living.pidfd.as_fd());
         }
         !parked.is_empty() || self.ended.is_some_and(|ended| ended.elapsed() < LATELY)
     }
@@ -205,8 +204,7 @@ impl Warden<'_> {
     /// Clones a jail that goes as far as it can without a turn; in the child this never returns.
     pub fn park(&mut self, example: Rc<Plan>) -> Result<Parked, Refused> {
         let lent = self.take_group(&example)?;
-        let group = lent.as_ref().map(|lent| lent.number);
-        self.park_in(example, lent.as_ref()).map_err(|failure| Refused { failure, group })
+        self.park_in(example, lent.as_ref()).map_err(|failure| self.refuse(failure, lent))
     }
 
     fn park_in(&mut self, example: Rc<Plan>, lent: Option<&Lent>) -> Result<Parked, Failure> {

@@ -15,7 +15,7 @@ use crate::child::{self, Cgroup, Done, STATUS, fail};
 use crate::look::look;
 use crate::prepare::Prepared;
 use crate::step::Step;
-use crate::wire::{Failure, Report};
+use crate::wire::{Bounds, Failure, Report};
 use crate::{handover, sys};
 
 /// Where the control socket is kept.
@@ -66,8 +66,9 @@ fn prepare(
 
 /// Does once, to no effect, what takes pages of memory: they are there then, when they are needed.
 fn rehearse(place: &Prepared) {
-    if let Some(bounds) = &place.plan.bounds {
-        let _ = look(c"/tmp", bounds);
+    if let Some(bounds) = place.plan.bounds {
+        // Without a look at the free space, which would be all.
+        let _ = look(c"/tmp", &Bounds { reserve: 0, ..bounds });
     }
 }
 

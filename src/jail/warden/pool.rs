@@ -84,7 +84,7 @@ impl Pool {
         self.parked.push_back(parked);
     }
 
-    /// Gives up all that wait. None is prepared before the next request.
+    /// Gives up all that wait. None is prepared before the next request that is granted.
     pub fn empty(&mut self) -> VecDeque<Parked> {
         self.forget();
         std::mem::take(&mut self.parked)
@@ -111,7 +111,7 @@ pub fn is_ours(number: u64) -> bool {
 }
 
 /// Whether a jail can be prepared before this plan is known: one of the sealed profile, whose program is
-/// its first process, that does a turn.
+/// its first process, and that does not clear a workspace.
 pub fn can_be_prepared(plan: &Plan) -> bool {
     plan.profile == Profile::Sealed && !plan.clears
 }
@@ -130,6 +130,7 @@ fn fits(example: &Plan, plan: &Plan) -> bool {
 fn done_ahead(plan: &Plan) -> impl PartialEq {
     let Plan {
         id: _,
+        lent: _,
         way: _,
         binds: _,
         uid,

@@ -1,11 +1,11 @@
 //! The warden's loop: requests in, jails out, ends reported.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -13,7 +13,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 
 use crate::groups::{Groups, Lent};
 use crate::handover;
-use crate::make::{Made, Refused, end};
+use crate::make::{Made, Refused, end, is_for_room};
 use crate::network::Network;
 use crate::pool::{self, Pool};
 use crate::prepare::Policies;
@@ -46,6 +46,17 @@ struct Message {
     fds: Vec<OwnedFd>,
 }
 
+/// After how many milliseconds a request for which there was no room is tried again, and for how long.
+const ROOM_AFTER: u16 = 5;
+const ROOM_WITHIN: Duration = Duration::from_millis(200);
+
+/// A request for which there is going to be room.
+struct Waiting {
+    plan: Box<Plan>,
+    stdio: [OwnedFd; 3],
+    until: Instant,
+}
+
 /// The first process of a jail.
 #[derive(Debug)]
 pub(crate) struct Living {
@@ -64,6 +75,7 @@ pub(crate) struct Warden<'a> {
     pub(crate) pool: Pool,
     /// Those that live, by the host's number or the pool's.
     pub(crate) jails: HashMap<u64, Living>,
+    waiting: VecDeque<Waiting>,
     /// When one has ended last.
     pub(crate) ended: Option<Instant>,
     pub(crate) groups: Groups,
@@ -83,6 +95,7 @@ impl<'a> Warden<'a> {
             network,
             pool: Pool::default(),
             jails: HashMap::new(),
+            waiting: VecDeque::new(),
             ended: None,
             groups: Groups::default(),
             buffer: vec![0; MESSAGE_BYTES],
@@ -110,12 +123,17 @@ impl<'a> Warden<'a> {
         loop {
             let wanting = self.pool.wanting().filter(|example| self.has_group(example));
             let idle = wanting.is_some() || self.network.wanting();
-            let patience = if idle { IDLE.into() } else { EpollTimeout::NONE };
+            let patience = match idle {
+                _ if !self.waiting.is_empty() => ROOM_AFTER.into(),
+                true => IDLE.into(),
+                false => EpollTimeout::NONE,
+            };
             let count = match self.epoll.wait(&mut events, patience) {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
             match (count, wanting) {
+                _ if !self.waiting.is_empty() => {}
                 (0, Some(example)) => self.refill(example)?,
                 (0, None) => self.network.make(),
                 _ => {}
@@ -129,6 +147,7 @@ impl<'a> Warden<'a> {
                     id => self.ended(id)?,
                 }
             }
+            self.try_waiting()?;
         }
     }
 
@@ -146,48 +165,81 @@ impl<'a> Warden<'a> {
     fn serve_one(&mut self, Message { request, fds }: Message) -> nix::Result<()> {
         match request {
             Request::Settings(settings) => self.pool.resize(settings.pool),
-            Request::Lend { group, limits } => return self.lend(group, limits, fds),
-            Request::Start(plan) => return self.start(&plan, fds),
+            Request::Lend { group, limits } => {
+                return self.lend(group, limits, fds.into_iter().next());
+            }
+            Request::Start(plan) => return self.start(plan, fds),
         }
         Ok(())
     }
 
-    fn lend(&mut self, number: u64, limits: GroupLimits, fds: Vec<OwnedFd>) -> nix::Result<()> {
-        let lent = fds.into_iter().next().map(|dir| Lent { number, limits, dir });
-        let back = match lent {
-            Some(lent) => self.groups.add(lent).map(|old| old.number),
+    fn lend(&mut self, number: u64, limits: GroupLimits, dir: Option<OwnedFd>) -> nix::Result<()> {
+        let back = match dir {
+            Some(dir) => self.groups.add(Lent { number, limits, dir }).map(|old| old.number),
             // Cut off where this process has no room for it.
             None => Some(number),
         };
         back.map_or(Ok(()), |group| self.answer(&Response::Returned { group }, &[]))
     }
 
-    /// Starts a jail, or tells the host why not.
-    fn start(&mut self, plan: &Plan, fds: Vec<OwnedFd>) -> nix::Result<()> {
+    /// Starts a jail, tells the host why not, or tries again soon.
+    fn start(&mut self, plan: Box<Plan>, mut fds: Vec<OwnedFd>) -> nix::Result<()> {
+        if let Some(limits) = plan.group {
+            let dir = fds.get(3).is_some().then(|| fds.pop()).flatten();
+            self.lend(plan.lent, limits, dir)?;
+        }
+        // Cut off where this process has no room for them.
+        let Ok(stdio) = <[OwnedFd; 3]>::try_from(fds) else {
+            return self.tell(&plan, Err(failure(Step::Stdio)(Errno::EMFILE).into()));
+        };
+        let made = self.make(&plan, &stdio);
+        let room = made.as_ref().is_err_and(|refused| is_for_room(refused.failure));
+        if room && self.makes_room(&plan) {
+            let until = Instant::now() + ROOM_WITHIN;
+            self.waiting.push_back(Waiting { plan, stdio, until });
+            return Ok(());
+        }
+        if made.is_ok() && self.policies.mechanisms.detached_mounts {
+            self.pool.learn(&plan);
+        }
+        self.tell(&plan, made)
+    }
+
+    /// Tries requests again for which there was no room, in their order.
+    fn try_waiting(&mut self) -> nix::Result<()> {
+        while let Some(Waiting { plan, stdio, until }) = self.waiting.pop_front() {
+            let made = self.make(&plan, &stdio);
+            let room = made.as_ref().is_err_and(|refused| is_for_room(refused.failure));
+            if room && Instant::now() < until {
+                self.waiting.push_front(Waiting { plan, stdio, until });
+                return Ok(());
+            }
+            self.tell(&plan, made)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the host what has become of a request.
+    fn tell(&mut self, plan: &Plan, made: Result<Made, Refused>) -> nix::Result<()> {
         let id = plan.id;
-        let started = <[OwnedFd; 3]>::try_from(fds)
-            // Cut off where this process has no room for them.
-            .map_err(|_| failure(Step::Stdio)(Errno::EMFILE).into())
-            .and_then(|stdio| self.make(plan, &stdio));
-        match started {
+        let Made { pidfd, status, prepared, group } = match made {
+            Ok(made) => made,
             Err(Refused { failure, group }) => {
-                self.answer(&Response::Rejected { id, failure, group }, &[])?;
+                // One came with it.
+                let mut spare = || plan.group.and_then(|limits| self.groups.take(limits));
+                let group = group.or_else(|| spare().map(|lent| lent.number));
+                return self.answer(&Response::Rejected { id, failure, group }, &[]);
             }
-            Ok(Made { pidfd, status, prepared, group }) => {
-                let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
-                if let Err(errno) = self.answer(&Response::Started { id, prepared, group }, &fds) {
-                    // Too many are on their way (ETOOMANYREFS). Where the host is gone, so is this soon.
-                    self.epoll.delete(&pidfd)?;
-                    end(&pidfd);
-                    let failure = failure(Step::Stdio)(errno);
-                    return self.answer(&Response::Rejected { id, failure, group }, &[]);
-                }
-                self.jails.insert(id, Living { pidfd, group: None });
-            }
+        };
+        let fds = [pidfd.as_raw_fd(), status.as_raw_fd()];
+        if let Err(errno) = self.answer(&Response::Started { id, prepared, group }, &fds) {
+            // Too many are on their way (ETOOMANYREFS). Where the host is gone, so is this soon.
+            self.epoll.delete(&pidfd)?;
+            end(&pidfd);
+            let failure = failure(Step::Stdio)(errno);
+            return self.answer(&Response::Rejected { id, failure, group }, &[]);
         }
-        if self.policies.mechanisms.detached_mounts {
-            self.pool.learn(plan);
-        }
+        self.jails.insert(id, Living { pidfd, group: None });
         Ok(())
     }
 
@@ -230,7 +282,7 @@ impl<'a> Warden<'a> {
         self.answer(&Response::Exited { id, exit }, &[])
     }
 
-    pub(crate) fn answer(&self, response: &Response, fds: &[RawFd]) -> nix::Result<()> {
+    fn answer(&self, response: &Response, fds: &[RawFd]) -> nix::Result<()> {
         let message = postcard::to_allocvec(response).map_err(|_| Errno::EMSGSIZE)?;
         let rights = [ControlMessage::ScmRights(fds)];
         let rights = if fds.is_empty() { &rights[..0] } else { &rights[..] };

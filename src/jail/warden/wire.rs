@@ -28,7 +28,8 @@ pub enum Request<P = Box<Plan>> {
         /// What is set in it.
         limits: GroupLimits,
     },
-    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr.
+    /// Start a jail. With it come three descriptors: the worker's stdin, stdout and stderr; with
+    /// [`Plan::group`] a fourth, the directory of a group that is lent with it.
     Start(P),
 }
 
@@ -58,7 +59,7 @@ pub enum Way {
     Any,
     /// Every step after the request.
     Direct,
-    /// Prepared before the plan is handed to it; made on the spot where the pool has none that fits. A
+    /// Prepared first, and handed what is the plan's alone afterwards; made on the spot where the pool has none that fits. A
     /// plan that cannot be prepared for goes the direct way.
     Prepared,
 }
@@ -108,8 +109,11 @@ pub struct Plan {
     pub attempt: Option<Attempt>,
     /// By which way it comes about.
     pub way: Way,
-    /// The jail is born in a cgroup with these limits, one that has been [lent](Request::Lend) before.
+    /// The jail is born in a cgroup with these limits: one that has been [lent](Request::Lend) before, or
+    /// the one that is lent with the request.
     pub group: Option<GroupLimits>,
+    /// The host's number for the group that is lent with the request.
+    pub lent: u64,
     /// How much the writable directories may hold; looked at before the program runs.
     pub bounds: Option<Bounds>,
     /// Nothing is executed: the jail ends with code 0 after that look.
@@ -251,8 +255,7 @@ pub enum Response {
         id: u64,
         /// Why.
         failure: Failure,
-        /// The lent group in which it was to be. Where the plan asks for one and this is none, none with
-        /// its limits was left.
+        /// A lent group that is not needed any more, for the one that came with the request.
         group: Option<u64>,
     },
     /// A lent group is not needed any more, and nothing is in it.

@@ -13,19 +13,16 @@ use super::{
     rule::{Answer, Policy, Rule},
 };
 
-/// What is left to do when a plan arrives, and the reading of the plan.
+/// What is left to do when a turn arrives.
 pub const SET_UP: &[Call] = &[
     call::RECVMSG,
     call::MOVE_MOUNT,
     call::OPENAT2,
     call::FCHDIR,
     call::DUP3,
-    call::PRCTL,
     call::CAPSET,
     call::LSEEK,
-    call::STATFS,
     call::FSTATFS,
-    call::LANDLOCK_CREATE_RULESET,
     call::LANDLOCK_ADD_RULE,
     call::LANDLOCK_RESTRICT_SELF,
     call::CLOSE_RANGE,
@@ -44,7 +41,7 @@ pub struct Stages {
 /// The stages of `policy` for `machine`.
 pub(super) fn stages(policy: &Policy, machine: Machine) -> Stages {
     // What stands in no list has to be the same death in both.
-    debug_assert_eq!((policy.unlisted, policy.unknown), (Answer::Kill, Answer::Kill));
+    assert_eq!((policy.unlisted, policy.unknown), (Answer::Kill, Answer::Kill));
     let of_set_up = |rule: &&Rule| SET_UP.contains(&rule.call);
     let listed = |call: Call| {
         policy.rules.iter().any(|rule| rule.call == call && rule.number(machine).is_some())
