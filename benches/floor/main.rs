@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, getgid, getuid, pivot_root};
-use turnjail_warden::serve::NAMESPACES;
+use turnjail_warden::make::NAMESPACES;
 use turnjail_warden::sys::{self, Cloned};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

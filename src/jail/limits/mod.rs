@@ -1,6 +1,6 @@
 //! Limits of a whole jail: one interface, and what stands behind it on this host.
 //!
-//! Where a part of the cgroup (v2) tree is delegated to us, every jail is born in a group of its own
+//! Where a part of the cgroup (v2) tree is delegated to us, the jail of every program is born in a group of its own
 //! there ([`cgroup`]): the service's own group ([`own`]), else a scope that the systemd user manager
 //! makes for the warden ([`manager`]). Elsewhere the resource limits of single processes hold
 //! ([`crate::plan`]), and a watch ([`watch`]) ends a general image's jail that takes more memory.

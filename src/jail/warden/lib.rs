@@ -19,7 +19,7 @@ pub mod init;
 pub mod landlock;
 pub mod launch;
 pub mod look;
-mod make;
+pub mod make;
 pub mod mechanisms;
 pub mod network;
 pub mod open;
