@@ -222,7 +222,7 @@ impl Contender for Jail {
         let stdout = &ended.stdout[..];
         if self.until == Until::Exec {
             let told = u64::from_ne_bytes(stdout.try_into().expect("8 bytes"));
-            return Duration::from_nanos(told) - clock;
+            return Duration::from_nanos(told).saturating_sub(clock);
         }
         let said = if self.until == Until::Cancelled { &b""[..] } else { b"hi\n" };
         assert_eq!(stdout, said);
