@@ -10,9 +10,11 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 
 use crate::child::{self, Cgroup, Done, STATUS, fail};
 use crate::look::look;
+use crate::open::without_links;
 use crate::prepare::Prepared;
 use crate::step::Step;
 use crate::wire::{Bounds, Failure, Report};
@@ -117,7 +119,12 @@ fn receive() -> nix::Result<Vec<OwnedFd>> {
 /// Whether the /tmp that was mounted a while ago is still there: an image is not to change, but where one
 /// does, what is mounted on a directory that goes goes with it.
 fn tmp_is_there(before: Identity) -> nix::Result<()> {
-    if sys::identity(c"/tmp")? == before { Ok(()) } else { Err(Errno::ESTALE) }
+    if sys::identity(c"/tmp")? == before {
+        return Ok(());
+    }
+    // What it is instead says more: a link, or no directory.
+    without_links(c"/tmp", OFlag::O_PATH | OFlag::O_DIRECTORY)?;
+    Err(Errno::ESTALE)
 }
 
 /// A tree is the directory that its rule is for.
