@@ -175,7 +175,7 @@ impl Client {
             },
             None => None,
         };
-        match self.connection.ask(&mut plan, &stdio, group).await? {
+        match self.connection.ask(&mut plan, stdio, group).await? {
             Ok((started, exited)) => Jail::new(started, plan, exited),
             Err(failure) => Err(StartError::step(failure, object(&plan, failure))),
         }

@@ -89,7 +89,7 @@ impl Connection {
     pub async fn ask(
         &self,
         plan: &mut Plan,
-        stdio: &[OwnedFd; 3],
+        stdio: [OwnedFd; 3],
         group: Option<Group>,
     ) -> Result<Result<(Started, oneshot::Receiver<Exit>), Failure>, StartError> {
         plan.id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl Connection {
             None => return Err(StartError::WardenDied),
             Some(jails) => jails.insert(plan.id, slot),
         };
-        let mut lending = match plan.group.zip(group) {
+        let lending = match plan.group.zip(group) {
             Some((limits, group)) => Some(Lending::new(&self.lent, limits, group)?),
             None => None,
         };
@@ -112,14 +112,18 @@ impl Connection {
         sent.map_err(|e| send_error(&e))?;
         asking.asked = true;
         drop(fds);
-        lending.as_mut().map(Lending::done);
+        // They are the warden's now, and a host with many jails needs the room.
+        drop(stdio);
+        if let Some(lending) = lending {
+            lending.done();
+        }
         let started = starting.await.map_err(|_| StartError::WardenDied)?;
         Ok(started.map(|started| (started, exiting)))
     }
 
     /// Lends the warden a group.
     pub async fn lend(&self, limits: GroupLimits, group: Group) -> Result<(), StartError> {
-        let mut lending = Lending::new(&self.lent, limits, group)?;
+        let lending = Lending::new(&self.lent, limits, group)?;
         let request = Request::Lend { group: lending.number, limits };
         self.send(&request, &[lending.dir.as_fd()]).await.map_err(|e| send_error(&e))?;
         lending.done();
@@ -286,7 +290,7 @@ impl<'a> Lending<'a> {
         Ok(Self { lent, number: lent.add(limits, group), dir, sent: false })
     }
 
-    fn done(&mut self) {
+    fn done(mut self) {
         self.sent = true;
     }
 }
