@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::{Profile, run};
 use turnjail_protocol::Reply;
-use turnjail_tests::Test;
 use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
+use turnjail_tests::{Test, unique_word};
 use turnjail_warden::seccomp::numbers;
 use turnjail_warden::wire::Status;
 
@@ -60,16 +60,9 @@ fn a32_files() {
     assert!(largest.is_some_and(|bytes| bytes <= 1 << 30), "{largest:?}");
 }
 
-/// A word by which a process can be found.
-fn word() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("burden-{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// Runs acts in a jail until a deadline comes, as the runtime's does, while they go on.
 fn deadline(bench: &Bench, profile: Profile, acts: &[Value]) {
-    let word = word();
+    let word = unique_word("burden");
     let mut spec = bench.spec_for(profile, acts);
     // An argument that the probe never comes to.
     spec.command.push(json!(["print", word]).to_string());
@@ -86,7 +79,7 @@ fn deadline(bench: &Bench, profile: Profile, acts: &[Value]) {
 
 /// Whether a plain process that does these acts survives SIGTERM.
 fn survives(bench: &Bench, acts: &[Value]) -> bool {
-    let word = word();
+    let word = unique_word("burden");
     let mut command = Command::new(bench.path("root").join("worker"));
     command.args(acts.iter().map(Value::to_string)).arg(json!(["print", word]).to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
@@ -204,7 +197,7 @@ fn a34_streams() {
     // Either it runs into a full pipe or writes too much; both end.
     assert!([ExitReason::Output, ExitReason::Ok].contains(&ended.reason), "{}", ended.cause());
     // A child that keeps the streams open does not keep the run.
-    let word = word();
+    let word = unique_word("burden");
     let acts = [
         json!(["child", [["ignore"]]]),
         call(numbers::CLONE, json!([17, 0, 0, 0, 0])),

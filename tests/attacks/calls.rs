@@ -13,7 +13,7 @@ use turnjail_jail::{Profile, Status};
 use turnjail_tests::acts::{call, numbered};
 use turnjail_tests::archive::{configuration, image};
 use turnjail_tests::jails::{Bench, PROBE};
-use turnjail_tests::{Fact, Test};
+use turnjail_tests::{Fact, Test, unique_word};
 use turnjail_warden::seccomp::numbers::{self, Call};
 
 use crate::inside;
@@ -152,9 +152,7 @@ fn a16_families() {
 
 fn a16_abstract() {
     let bench = Bench::new();
-    // The same test runs in another thread.
-    let (process, thread) = (std::process::id(), std::thread::current().id());
-    let name = format!("turnjail-test-{process}-{thread:?}");
+    let name = unique_word("turnjail-test");
     let address = SocketAddr::from_abstract_name(&name).expect("a name");
     let _listener = UnixListener::bind_addr(&address).expect("a listener");
     let act = [json!(["connect", format!("@{name}")])];

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use turnjail_jail::Profile;
-use turnjail_tests::Test;
 use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
+use turnjail_tests::{Test, unique_word};
 use turnjail_warden::seccomp::numbers;
 
 use crate::support::{HERE, PROFILES, Process, assert_control, assert_forbidden_inside};
@@ -64,13 +64,13 @@ fn clean(bench: &Bench) {
 fn a24() {
     let bench = Bench::new();
     let acts = |word: &str| [json!(["orphan", 60_000]), json!(["print", word])];
-    let word = format!("orphan-outside-{}", std::process::id());
+    let word = unique_word("orphan-outside");
     let control = bench.outside(&acts(&word));
     assert_eq!(control.value(0), 0, "{control:?}");
     let left = Process::find_by(&word, |_| true).expect("the control leaves none either");
     let pid = nix::unistd::Pid::from_raw(left.pid());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is there");
-    let word = format!("orphan-inside-{}", std::process::id());
+    let word = unique_word("orphan-inside");
     let start = Instant::now();
     let report = bench.acts(Profile::General, &acts(&word));
     assert_eq!(report.value(0), 0, "{report:?}");

@@ -6,7 +6,7 @@ use serde_json::json;
 use turnjail_jail::Profile;
 use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
-use turnjail_tests::{Fact, Test};
+use turnjail_tests::{Fact, Test, unique_word};
 use turnjail_warden::seccomp::numbers;
 
 use crate::support::{Process, assert_forbidden_inside};
@@ -62,8 +62,7 @@ fn a30_kinds() {
     for kind in ["chain", "zombies", "threads"] {
         let control = bench.outside(&[json!([kind, 200])]);
         assert!(control.worked(), "{kind}: the host has too few as well: {control:?}");
-        let (process, thread) = (std::process::id(), std::thread::current().id());
-        let word = format!("bomb-{kind}-{process}-{thread:?}-");
+        let word = unique_word(format_args!("bomb-{kind}"));
         let acts = [json!([kind, 1000]), json!(["sleep", 300]), json!(["print", word])];
         let mut bomb = bench.spec_for(Profile::General, &acts);
         bomb.limits.pids = 16;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use turnjail_jail::{JailSpec, Profile};
 use turnjail_tests::acts::Report;
 use turnjail_tests::jails::Bench;
+use turnjail_tests::unique_word;
 
 /// `AT_FDCWD`.
 pub const HERE: i64 = -100;
@@ -88,8 +88,7 @@ pub fn held_in<T>(
     mut spec: JailSpec,
     look: impl FnOnce(&Process) -> T,
 ) -> (T, Report) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let word = format!("held-{}-{}-", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let word = unique_word("held");
     spec.command.push(json!(["print", word]).to_string());
     thread::scope(|scope| {
         let running = scope.spawn(|| bench.acts_in(&spec, b""));

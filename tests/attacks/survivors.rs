@@ -14,7 +14,7 @@ use turnjail_jail::client::Client;
 use turnjail_jail::{Ended, Profile, StartError, run};
 use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
-use turnjail_tests::{Test, ways};
+use turnjail_tests::{Test, unique_word, ways};
 use turnjail_warden::seccomp::numbers;
 
 use crate::support::{PROFILES, Process, within};
@@ -53,13 +53,10 @@ fn kinds() {
     let outside = survivors(&socket.to_string_lossy(), &bench.path("workspace").to_string_lossy());
     let inside = survivors("/broker/broker.sock", "/workspace");
     for ((what, outside), (_, inside)) in outside.into_iter().zip(inside) {
-        // The same test runs in another thread.
-        let (process, thread) = (std::process::id(), std::thread::current().id());
-        let word = |place: &str| format!("survivor-{place}-{what}-{process}-{thread:?}-");
         let acts = |acts: Vec<Value>, word: &str| {
             [json!(["survivor", acts]), json!(["sleep", 100]), json!(["print", word])]
         };
-        let control = word("outside");
+        let control = unique_word(format_args!("outside-{what}"));
         let mut command = Command::new(bench.path("root").join("worker"));
         command.args(acts(outside, &control).map(|act| act.to_string()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -67,7 +64,7 @@ fn kinds() {
         let left = Process::find_by(&control, |_| true);
         let left = left.unwrap_or_else(|| panic!("{what}: the control leaves none either"));
         kill(Pid::from_raw(left.pid()), Signal::SIGKILL).expect("it is there");
-        let word = word("inside");
+        let word = unique_word(format_args!("inside-{what}"));
         let report = bench.acts(Profile::General, &acts(inside.clone(), &word));
         assert_eq!(report.reason, Some(ExitReason::Ok), "{what}: {report:?}");
         assert_eq!(report.value(0), 0, "{what}: {report:?}");
@@ -103,8 +100,7 @@ fn threads() {
         warden.join().expect("a thread that ends").expect("a warden")
     });
     for &profile in PROFILES {
-        let (process, thread) = (std::process::id(), std::thread::current().id());
-        let word = format!("threads-{profile}-{process}-{thread:?}-");
+        let word = unique_word(format_args!("threads-{profile}"));
         let mut spec = bench.spec_for(profile, &[bench.sleep()]);
         spec.command.push(json!(["print", word]).to_string());
         let never = CancellationToken::new();

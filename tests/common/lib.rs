@@ -20,6 +20,7 @@ pub mod script;
 pub mod vectors;
 pub mod ways;
 pub mod without;
+mod word;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ use turnjail_warden::wire::Way;
 pub use account::ordinary;
 pub use facts::Fact;
 pub use program::program;
+pub use word::unique_word;
 
 /// A test of this package: a name that says what must be true, what the machine must have for it, and
 /// the check.

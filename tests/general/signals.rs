@@ -1,7 +1,6 @@
 //! The init between the host and a general image's program.
 
 use std::fs;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -11,12 +10,11 @@ use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::{Ended, JailSpec, Profile, Status, run};
 use turnjail_tests::jails::Bench;
+use turnjail_tests::unique_word;
 
 /// A jail whose program sleeps, and the word by which that can be found.
 fn sleeper(bench: &Bench) -> (JailSpec, String) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let word = format!("general-sleeper-{}-{number}", std::process::id());
+    let word = unique_word("general-sleeper");
     let mut spec = bench.spec_for(Profile::General, &[json!(["sleep", 60_000])]);
     // An argument that the probe never comes to.
     spec.command.push(json!(["print", word]).to_string());

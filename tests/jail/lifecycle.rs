@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::{JailSpec, Profile, StartError, run};
 use turnjail_tests::jails::{Bench, private_dir};
-use turnjail_tests::ways;
+use turnjail_tests::{unique_word, ways};
 
 use crate::pool;
 
@@ -24,9 +24,7 @@ pub const AS_HOST: &str = "--as-host";
 
 /// A jail that sleeps, and the word by which its process can be found.
 pub fn sleeper(bench: &Bench) -> (JailSpec, String) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let word = format!("sleeper-{}-{number}", std::process::id());
+    let word = unique_word("sleeper");
     let mut spec = bench.spec_for(Profile::Sealed, &[bench.sleep()]);
     // An argument that the probe never comes to.
     spec.command.push(json!(["print", word]).to_string());

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use turnjail_jail::{JailSpec, Profile, Target};
 use turnjail_tests::acts::Report;
 use turnjail_tests::jails::{Bench, PROBE, private_dir};
+use turnjail_tests::unique_word;
 
 use crate::hosts;
 
@@ -122,7 +123,7 @@ fn seen(bench: &Bench, place: &Path, profile: Profile) -> BTreeSet<String> {
     if !never.exists() {
         nix::unistd::mkfifo(&never, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     }
-    let word = format!("mounted-{}-{profile}-", std::process::id());
+    let word = unique_word(format_args!("mounted-{profile}"));
     let acts = [json!(["wait", "/channel/never"]), json!(["print", word])];
     let spec = on(bench, place, profile, &acts);
     std::thread::scope(|scope| {

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::{Ended, JailDriver, JailOptions, JailSpec, Profile, StartError, run};
 use turnjail_tests::jails::{Bench, private_dir};
+use turnjail_tests::unique_word;
 
 use crate::hosts;
 
@@ -101,7 +102,7 @@ fn at_once<const N: usize>(bench: &Bench, specs: [&JailSpec; N]) -> Vec<Ended> {
 
 /// A turn that would go on, and the word by which it can be found.
 fn lasting(bench: &Bench, name: &str) -> (JailSpec, String) {
-    let word = format!("starved-{}-{name}-", std::process::id());
+    let word = unique_word(format_args!("starved-{name}"));
     let mut spec = bench.spec_for(Profile::Sealed, &[bench.sleep()]);
     spec.command.push(json!(["print", word]).to_string());
     spec.limits.time_ms = 120_000;
