@@ -154,7 +154,7 @@ impl Connection {
         let _ = rustix::net::shutdown(self.socket.get_ref(), rustix::net::Shutdown::Both);
         // Everybody who waits learns that the warden is gone by the end of their channel.
         self.jails().take();
-        self.lent.clear();
+        let _ = tokio::task::spawn_blocking(move || self.lent.clear()).await;
     }
 
     fn deliver(&self, response: Response, fds: Vec<OwnedFd>) {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
@@ -35,6 +35,8 @@ const LEAST_US: f64 = 1_000.0;
 
 /// How long a group that still has processes is tried to be removed.
 const REMOVE_WITHIN: Duration = Duration::from_secs(5);
+/// The same while somebody waits for it.
+const WAIT_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often it is looked for processes that were started while others were killed.
 const KILL_ROUNDS: usize = 1_000;
@@ -180,7 +182,12 @@ impl Drop for Group {
         }
         end_all(self.dir.as_fd());
         let (parent, name) = (Arc::clone(&self.parent), std::mem::take(&mut self.name));
-        let later = move || remove_patiently(&parent, &name);
+        let later = move || {
+            if let Err(error) = remove_within(REMOVE_WITHIN, parent.dir.as_fd(), &name) {
+                let path = parent.path.join(name);
+                tracing::warn!(%error, path = %path.display(), "a cgroup cannot be removed");
+            }
+        };
         if let Err(error) = std::thread::Builder::new().name("turnjail-cgroup".into()).spawn(later)
         {
             tracing::warn!(%error, "a cgroup is left until the next start");
@@ -188,23 +195,34 @@ impl Drop for Group {
     }
 }
 
+/// Removes groups with everything in them, and waits a moment for that: unlike their own drop it leaves
+/// nothing to do for a process that is about to end.
+pub(super) fn remove_all(groups: impl IntoIterator<Item = Group>) {
+    let groups: Vec<Group> = groups.into_iter().collect();
+    for group in &groups {
+        end_all(group.dir.as_fd());
+    }
+    let end = Instant::now() + WAIT_WITHIN;
+    for group in &groups {
+        let left = end.saturating_duration_since(Instant::now());
+        // Where that fails, it is tried for longer when the group is dropped.
+        let _ = remove_within(left, group.parent.dir.as_fd(), &group.name);
+    }
+}
+
 /// Its last process may still be on its way out.
-fn remove_patiently(parent: &Delegated, name: &str) {
+fn remove_within(limit: Duration, parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let mut wait = Duration::from_millis(1);
     let mut waited = Duration::ZERO;
     loop {
-        match remove(parent.dir.as_fd(), name) {
-            Ok(()) => return,
-            Err(error) if waited > REMOVE_WITHIN => {
-                let path = parent.path.join(name);
-                tracing::warn!(%error, path = %path.display(), "a cgroup cannot be removed");
-                return;
-            }
+        match remove(parent, name) {
+            Err(error) if waited > limit => return Err(error),
             Err(_) => {
                 std::thread::sleep(wait);
                 waited += wait;
                 wait = (wait * 2).min(Duration::from_millis(100));
             }
+            Ok(()) => return Ok(()),
         }
     }
 }
@@ -308,7 +326,7 @@ fn make_dir(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 }
 
 fn remove(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    ignore_absent(unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(io::Error::from))
 }
 
 fn read(dir: BorrowedFd<'_>, name: &str) -> io::Result<String> {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use turnjail_warden::wire::GroupLimits;
 
-use super::Group;
+use super::cgroup::{Group, remove_all};
 
 /// Every group of which the warden has not said yet what has become of it, and one that is ready for the
 /// next request.
@@ -59,14 +59,20 @@ impl Lent {
         self.books().ready.take_if(|(set, _)| *set == limits).map(|(_, group)| group)
     }
 
-    /// None is lent any more: the warden is gone.
+    /// None is lent any more: the warden is gone, or has been told to go. Returns when they are removed.
     pub(crate) fn clear(&self) {
-        let all = std::mem::take(&mut *self.books());
-        drop(all);
+        let Books { lent, ready, .. } = std::mem::take(&mut *self.books());
+        remove_all(lent.into_values().chain(ready).map(|(_, group)| group));
     }
 
     fn books(&self) -> MutexGuard<'_, Books<Group>> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
