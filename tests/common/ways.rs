@@ -6,7 +6,7 @@ use turnjail_jail::client::ClientOptions;
 use turnjail_warden::wire::Way;
 
 /// Carries the way to a process of the same test.
-pub(crate) const VARIABLE: &str = "TURNJAIL_TEST_WAY";
+const VARIABLE: &str = "TURNJAIL_TEST_WAY";
 
 thread_local! {
     static WAY: Cell<Way> = const { Cell::new(Way::Any) };
@@ -31,7 +31,12 @@ pub fn way() -> Way {
 
 /// What a process of the same test is to find in its environment.
 pub fn environment() -> (&'static str, &'static str) {
-    let word = match way() {
+    environment_of(way())
+}
+
+/// What a process is to find in its environment whose jails come about in this way.
+pub fn environment_of(way: Way) -> (&'static str, &'static str) {
+    let word = match way {
         Way::Any => "any",
         Way::Direct => "direct",
         Way::Prepared => "prepared",

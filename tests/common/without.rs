@@ -6,6 +6,7 @@ use turnjail_warden::seccomp::Instruction;
 use turnjail_warden::seccomp::machine::Machine;
 use turnjail_warden::seccomp::numbers::{self, Call};
 use turnjail_warden::sys;
+use turnjail_warden::wire::Way;
 
 use crate::ways;
 
@@ -68,19 +69,20 @@ pub fn again(calls: &str, left_out: &[&str]) {
     assert!(passed > 10, "only {passed} tests were run without {calls}");
 }
 
-/// The same with those of another program, whose tests are run once, that have one of these words in their
-/// names.
+/// Runs those tests of this program once more without these calls that have one of these words in their
+/// names, with all jails made in one way.
 ///
 /// # Panics
 /// When one of them fails, or one of the words fits none.
-pub fn again_some(calls: &str, words: &[&str]) {
+pub fn again_some(calls: &str, way: Way, words: &[&str]) {
     let list = once_more("").arg("--list").env_remove(VARIABLE).output();
     let list = String::from_utf8_lossy(&list.expect("it is started again").stdout).into_owned();
     for word in words {
         let known = list.lines().any(|line| line.contains(word));
         assert!(known, "no test is called {word}");
         let mut command = once_more(calls);
-        command.arg(word).args(["--skip", PREFIX]).env(ways::VARIABLE, "direct");
+        let (name, value) = ways::environment_of(way);
+        command.arg(word).args(["--skip", PREFIX]).env(name, value);
         if passed(command, calls) == 0 {
             eprintln!("without {calls}: none of {word} can be run here");
         }

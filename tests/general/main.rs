@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 use turnjail_tests::general::General::{Bun, Busybox, Coreutils, Esbuild, Node, Python};
 use turnjail_tests::{Fact, Test, harness, without};
+use turnjail_warden::wire::Way;
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(walls::UNDER_A_LIE) {
@@ -101,6 +102,7 @@ fn main() -> ExitCode {
             // The image store needs openat2, which Linux 5.10 has: without it nothing is imported.
             without::again_some(
                 "open_tree,move_mount,mount_setattr,close_range,clone3",
+                Way::Direct,
                 &[
                     "an_init_",
                     "proc_and_dev_are_the_jails_own",

@@ -11,6 +11,7 @@ mod verdicts;
 use std::process::ExitCode;
 
 use turnjail_tests::{Fact, Test, harness_both_ways, without};
+use turnjail_warden::wire::Way;
 
 fn main() -> ExitCode {
     // This program again, as a host of its own for a test that needs one.
@@ -72,6 +73,11 @@ fn main() -> ExitCode {
             &[Fact::Jail, Fact::Pool],
             pool::only_what_fits,
         ),
+        Test::with(
+            "a_prepared_jail_starts_in_a_linked_directory",
+            &[Fact::Jail, Fact::Pool],
+            pool::in_a_linked_directory,
+        ),
         Test::new("a_failed_preparation_is_no_harm", pool::a_failure_is_the_requests),
         Test::with(
             "parked_jails_die_with_their_warden",
@@ -89,6 +95,9 @@ fn main() -> ExitCode {
         }),
         Test::new("without_what_linux_5_10_lacks_jails_are_made", || {
             without::again("mount_setattr,landlock_create_ruleset", &[]);
+        }),
+        Test::with("without_openat2_jails_are_prepared", &[Fact::Jail, Fact::Pool], || {
+            without::again_some("openat2", Way::Prepared, &["a_prepared_jail_"]);
         }),
         Test::new("a_network_made_ahead_is_one_jails_alone", network::made_ahead),
         Test::new("no_mount_of_a_jail_reaches_the_host", lifecycle::no_mounts),

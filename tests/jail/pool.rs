@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::ExitReason;
 use turnjail_jail::client::{Client, ClientOptions};
 use turnjail_jail::{Ended, JailSpec, Profile, run};
+use turnjail_tests::acts::call;
 use turnjail_tests::jails::Bench;
+use turnjail_warden::seccomp::numbers;
 use turnjail_warden::wire::Way;
 
 use crate::lifecycle::{descriptors, processes, sleeper, wait_until, zombies_of};
@@ -259,6 +261,22 @@ pub fn only_what_fits() {
             pooled.run(&pooled.says_x()).timing.prepared
         });
     }
+}
+
+/// The image's link leads to the plan's directory, which comes after the jail was prepared.
+pub fn in_a_linked_directory() {
+    let pooled = Pooled::new(POOL, Way::Any);
+    std::os::unix::fs::symlink("workspace", pooled.bench.path("root").join("work"))
+        .expect("a link");
+    fs::write(pooled.bench.path("workspace").join("here"), "x").expect("a file");
+    let open = call(numbers::OPENAT, json!([nix::libc::AT_FDCWD, "here", 0, 0]));
+    let mut spec = pooled.bench.spec_for(Profile::Sealed, &[open]);
+    "/work".clone_into(&mut spec.working_dir);
+    pooled.filled_for(&spec);
+    let ended = pooled.run(&spec);
+    assert!(ended.timing.prepared, "it was not handed one");
+    let line: Value = serde_json::from_slice(&ended.stdout).expect("one line");
+    assert!(line["value"].as_i64().is_some_and(|fd| fd > 2), "{line}");
 }
 
 /// A root that is gone fails the request, not the warden, and nothing is tried again and again.

@@ -1,8 +1,10 @@
 //! The sealed list is what the worker needs: nothing is missing, and nothing is there for nothing.
 //!
 //! The worker runs every recorded turn, and turns with the file tools, in a sealed jail, where a call
-//! too many would be its death; and under strace, which shows what it called.
+//! too many would be its death; and under strace, which shows what it called. Neither is there more than
+//! is made in what a jail that was prepared ahead may call before it runs the worker.
 
+mod set_up;
 mod trace;
 mod turns;
 
@@ -22,9 +24,18 @@ use turnjail_warden::seccomp::{machine::Machine, numbers, sealed};
 use turnjail_warden::wire::Status;
 
 fn main() -> ExitCode {
+    // This program again, as a host that is traced.
+    if std::env::args().any(|argument| argument == set_up::AS_HOST) {
+        return set_up::host();
+    }
     harness(&[
         Test::new("the_worker_makes_every_turn_under_the_filter", every_turn),
         Test::with("every_listed_call_is_used_or_reserved", &[Fact::Strace], every_call),
+        Test::with(
+            "every_call_of_the_set_up_of_a_prepared_jail_is_made",
+            &[Fact::Jail, Fact::Pool, Fact::Strace],
+            set_up::every_call,
+        ),
         Test::with("a_stop_needs_no_further_call", &[Fact::Strace], stopped),
         Test::new("aborting_in_a_jail_is_no_attack", aborting),
         Test::new("reserved_calls_do_what_they_are_reserved_for", reserved),

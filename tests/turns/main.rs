@@ -10,6 +10,7 @@ mod stage;
 use std::process::ExitCode;
 
 use turnjail_tests::{Fact, Test, harness, without};
+use turnjail_warden::wire::Way;
 
 fn main() -> ExitCode {
     harness(&[
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Test::new("without_newer_calls_turns_run", || {
             without::again_some(
                 "open_tree,move_mount,mount_setattr,close_range,clone3,openat2",
+                Way::Direct,
                 &["a_second_turn", "a_fresh_start", "a_guild_shares", "a_host_call", "the_receipt"],
             );
         }),

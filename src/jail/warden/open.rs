@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat};
 use nix::sys::stat::{FileStat, Mode, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
@@ -115,8 +115,9 @@ impl Walk<'_> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         match self.root {
             Some(root) => openat(root, c".", flags, Mode::empty()),
-            None if path.starts_with(b"/") => open(c"/", flags, Mode::empty()),
-            None => open(c".", flags, Mode::empty()),
+            // Not open(2), which no filter of a prepared jail has.
+            None if path.starts_with(b"/") => openat(AT_FDCWD, c"/", flags, Mode::empty()),
+            None => openat(AT_FDCWD, c".", flags, Mode::empty()),
         }
     }
 
@@ -187,7 +188,8 @@ mod tests {
         symlink("../../../../..", home.join("a/up")).expect("a link");
         symlink("/proc/self/fd/0", home.join("magic")).expect("a link");
         symlink("round", home.join("round")).expect("a link");
-        let root = open(&home, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).expect("it");
+        let root =
+            openat(AT_FDCWD, &home, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).expect("it");
         let flags = [OFlag::O_PATH, OFlag::O_PATH | OFlag::O_DIRECTORY, OFlag::O_RDONLY];
         for name in [
             "a",

@@ -162,3 +162,106 @@ fn done_ahead(plan: &Plan) -> impl PartialEq {
         (attempt, bounds, look_only),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Bounds, GroupLimits, Source, Target};
+
+    fn source(ino: u64) -> Source {
+        Source { path: format!("/{ino}").into_bytes(), dev: 1, ino }
+    }
+
+    fn plan() -> Plan {
+        let bind = |ino, target, noexec| Bind { source: source(ino), target, noexec };
+        Plan {
+            id: 1,
+            uid: 1000,
+            gid: 1000,
+            root: source(2),
+            binds: vec![bind(3, Target::Broker, true), bind(4, Target::Workspace, true)],
+            tmp_bytes: 1 << 26,
+            tmp_inodes: 1 << 12,
+            profile: Profile::Sealed,
+            loopback: false,
+            clears: false,
+            program: b"/worker".to_vec(),
+            arguments: vec![b"/worker".to_vec()],
+            environment: vec![b"HOME=/tmp/home".to_vec()],
+            working_dir: b"/".to_vec(),
+            hostname: b"sandbox".to_vec(),
+            umask: 0o77,
+            rlimits: vec![(7, 256)],
+            nice: 5,
+            landlock: true,
+            attempt: None,
+            way: Way::Any,
+            group: None,
+            lent: 0,
+            bounds: None,
+            look_only: false,
+        }
+    }
+
+    #[test]
+    fn a_jail_fits_the_plans_that_differ_in_what_is_handed_over() {
+        let handed: [fn(&mut Plan); 4] = [
+            |plan| plan.id = 2,
+            |plan| plan.lent = 7,
+            |plan| plan.way = Way::Prepared,
+            |plan| plan.binds[1].source = source(9),
+        ];
+        assert!(fits(&plan(), &plan()));
+        for (number, change) in handed.iter().enumerate() {
+            let mut other = plan();
+            change(&mut other);
+            assert!(fits(&plan(), &other), "change {number}");
+        }
+    }
+
+    #[test]
+    fn a_jail_fits_no_plan_that_differs_in_anything_else() {
+        let bounds = Bounds { bytes: 1, entries: 1, reserve: 0 };
+        let changes: [fn(&mut Plan); 24] = [
+            |plan| plan.uid = 0,
+            |plan| plan.gid = 0,
+            |plan| plan.root.path = b"/other".to_vec(),
+            |plan| plan.root.ino = 9,
+            |plan| plan.root.dev = 9,
+            |plan| plan.binds[0].target = Target::Channel,
+            |plan| plan.binds[1].noexec = false,
+            |plan| plan.binds.reverse(),
+            |plan| plan.binds.truncate(1),
+            |plan| plan.tmp_bytes += 1,
+            |plan| plan.tmp_inodes += 1,
+            |plan| plan.profile = Profile::General,
+            |plan| plan.loopback = true,
+            |plan| plan.clears = true,
+            |plan| plan.program = b"/other".to_vec(),
+            |plan| plan.arguments.push(b"more".to_vec()),
+            |plan| plan.environment.clear(),
+            |plan| plan.working_dir = b"/tmp".to_vec(),
+            |plan| plan.hostname = b"other".to_vec(),
+            |plan| plan.umask = 0o22,
+            |plan| plan.rlimits[0].1 += 1,
+            |plan| plan.nice = 0,
+            |plan| plan.landlock = false,
+            |plan| plan.look_only = true,
+        ];
+        let group = GroupLimits { memory: 1, processes: 1, cpu_us: 1 };
+        let mut others = vec![
+            Plan { attempt: Some(Attempt::Clock), ..plan() },
+            Plan { group: Some(group), ..plan() },
+            Plan { bounds: Some(bounds), ..plan() },
+        ];
+        others.extend(changes.iter().map(|change| {
+            let mut other = plan();
+            change(&mut other);
+            other
+        }));
+        for other in others {
+            assert!(!fits(&plan(), &other), "{other:?}");
+            assert!(!fits(&other, &plan()), "{other:?}");
+        }
+    }
+}

@@ -23,6 +23,7 @@ pub const SET_UP: &[Call] = &[
     call::CAPSET,
     call::LSEEK,
     call::FSTATFS,
+    call::READLINKAT,
     call::LANDLOCK_ADD_RULE,
     call::LANDLOCK_RESTRICT_SELF,
     call::CLOSE_RANGE,
