@@ -157,8 +157,10 @@ pub fn cut_off() {
         let cancel = CancellationToken::new();
         let before = open_files();
         // The request waits until there is no more room for its answer than that.
-        kill(warden, Signal::SIGSTOP).expect("stopped");
+        let stopped = Stopped::by_signal(warden);
         let ended = std::thread::scope(|scope| {
+            // What fails here must not wait for a turn that goes on.
+            let (stopped, _cancelled) = (stopped, cancel.clone().drop_guard());
             let running = scope.spawn(|| {
                 bench.runtime().block_on(run(bench.client(), &spec, b"", &cancel, || {}))
             });
@@ -174,7 +176,7 @@ pub fn cut_off() {
             setrlimit(Resource::RLIMIT_NOFILE, FREE, hard).expect("lowered");
             let mut all = fill();
             let free: Vec<String> = all.drain(..room).map(|file| link(&file)).collect();
-            kill(warden, Signal::SIGCONT).expect("it goes on");
+            drop(stopped);
             let taken = || free.iter().all(|link| fs::symlink_metadata(link).is_ok());
             within("the answer comes", || running.is_finished() || room == 2 && taken());
             setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("raised");
@@ -205,6 +207,23 @@ pub fn cut_off() {
             }
             (_, ended) => panic!("with room for {room}: {ended:?}"),
         }
+    }
+}
+
+/// A process that is stopped and goes on when this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn by_signal(process: Pid) -> Self {
+        kill(process, Signal::SIGSTOP).expect("stopped");
+        Self(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may be gone.
+        let _ = kill(self.0, Signal::SIGCONT);
     }
 }
 
