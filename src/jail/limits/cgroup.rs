@@ -27,6 +27,8 @@ pub(super) const LEAF: &str = "turnjail-host";
 /// Groups of jails: this, the number of the host process, and a count.
 const PREFIX: &str = "jail-";
 
+const MODE: Mode = Mode::RWXU.union(Mode::RGRP).union(Mode::XGRP);
+
 /// The period of a CPU share in microseconds, the kernel's default.
 const PERIOD_US: f64 = 100_000.0;
 
@@ -90,24 +92,34 @@ impl Delegated {
 
     /// A group for one jail.
     pub(super) fn group(this: &Arc<Self>, limits: GroupLimits) -> Result<Group, StartError> {
-        let number = this.next.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{number}", std::process::id());
-        let make = || {
-            domain(this.dir.as_fd())?;
-            let dir = make_dir(this.dir.as_fd(), &name)?;
-            // From here on it is removed when something fails.
-            let group = Group { parent: Arc::clone(this), name: name.clone(), dir };
-            group.set(limits)?;
-            Ok(group)
-        };
-        make().map_err(|error: io::Error| StartError::Step {
-            failure: Failure {
-                step: Step::Cgroup,
-                index: 0,
-                errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-            },
-            object: Some(this.path.join(&name).display().to_string()),
-        })
+        loop {
+            let number = this.next.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{PREFIX}{}-{number}", std::process::id());
+            match Self::make(this, &name, limits) {
+                // A dead host's, which had the same number and left something that could not be swept.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    return made.map_err(|error| StartError::Step {
+                        failure: Failure {
+                            step: Step::Cgroup,
+                            index: 0,
+                            errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+                        },
+                        object: Some(this.path.join(&name).display().to_string()),
+                    });
+                }
+            }
+        }
+    }
+
+    fn make(this: &Arc<Self>, name: &str, limits: GroupLimits) -> io::Result<Group> {
+        domain(this.dir.as_fd())?;
+        mkdirat(&this.dir, name, MODE)?;
+        let dir = open_dir(this.dir.as_fd(), Path::new(name))?;
+        // From here on it is removed when something fails.
+        let group = Group { parent: Arc::clone(this), name: name.to_owned(), dir };
+        group.set(limits)?;
+        Ok(group)
     }
 }
 
@@ -319,7 +331,7 @@ pub(super) fn open_dir(at: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn make_dir(parent: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
-    match mkdirat(parent, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
+    match mkdirat(parent, name, MODE) {
         Ok(()) | Err(Errno::EXIST) => open_dir(parent, Path::new(name)),
         Err(errno) => Err(errno.into()),
     }
