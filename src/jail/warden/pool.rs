@@ -84,6 +84,16 @@ impl Pool {
         self.parked.push_back(parked);
     }
 
+    /// Whether jails for something else have the groups that this plan needs.
+    pub fn is_in_the_way(&self, plan: &Plan) -> bool {
+        self.parked.iter().any(|parked| keeps_from(&parked.example, plan))
+    }
+
+    /// Gives those up. The host hears that their groups are free, and lends others.
+    pub fn clear_the_way(&mut self, plan: &Plan) {
+        self.parked.retain(|parked| !keeps_from(&parked.example, plan));
+    }
+
     /// Gives up all that wait. None is prepared before the next request that is granted.
     pub fn empty(&mut self) -> VecDeque<Parked> {
         self.forget();
@@ -123,6 +133,11 @@ fn fits(example: &Plan, plan: &Plan) -> bool {
     can_be_prepared(plan)
         && done_ahead(example) == done_ahead(plan)
         && example.binds.iter().map(place).eq(plan.binds.iter().map(place))
+}
+
+/// Whether a jail prepared for `example` is in a group with the limits of `plan`, for which it is of no use.
+fn keeps_from(example: &Plan, plan: &Plan) -> bool {
+    plan.group.is_some() && example.group == plan.group && !fits(example, plan)
 }
 
 /// Everything of a plan but its directories, its number and its way. By name, so that whoever adds a field
@@ -217,6 +232,26 @@ mod tests {
             change(&mut other);
             assert!(fits(&plan(), &other), "change {number}");
         }
+    }
+
+    #[test]
+    fn what_waits_in_the_groups_that_another_plan_needs_gives_way() {
+        let file = || std::fs::File::open("/dev/null").expect("a file").into();
+        let group = |processes| Some(GroupLimits { memory: 1, processes, cpu_us: 1 });
+        let of = |program: &[u8], group| Plan { program: program.to_vec(), group, ..plan() };
+        let (one, two) = (of(b"/one", group(1)), of(b"/two", group(1)));
+        let (elsewhere, nowhere) = (of(b"/one", group(2)), of(b"/one", None));
+        let mut pool = Pool { size: 8, ..Pool::default() };
+        for (number, example) in [&one, &two, &elsewhere, &nowhere].into_iter().enumerate() {
+            let (number, example) = (number as u64, Rc::new(example.clone()));
+            pool.add(Parked { number, example, control: file(), status: file() });
+        }
+        let left = |pool: &Pool| pool.parked.iter().map(|one| one.number).collect::<Vec<_>>();
+        assert!(!pool.is_in_the_way(&nowhere));
+        assert!(pool.is_in_the_way(&two));
+        pool.clear_the_way(&two);
+        assert_eq!(left(&pool), [1, 2, 3]);
+        assert!(!pool.is_in_the_way(&two));
     }
 
     #[test]

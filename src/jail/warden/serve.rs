@@ -121,7 +121,9 @@ impl<'a> Warden<'a> {
     fn serve(mut self) -> nix::Result<()> {
         let mut events = [EpollEvent::empty(); 16];
         loop {
-            let wanting = self.pool.wanting().filter(|example| self.has_group(example));
+            let wanting = self.pool.wanting();
+            let wanting = wanting
+                .filter(|example| self.has_group(example) || self.pool.is_in_the_way(example));
             let idle = wanting.is_some() || self.network.wanting();
             let patience = match idle {
                 _ if !self.waiting.is_empty() => ROOM_AFTER.into(),
@@ -243,8 +245,13 @@ impl<'a> Warden<'a> {
         Ok(())
     }
 
-    /// Prepares one jail for the pool. A failure is left to the next request to be told.
+    /// Prepares one jail for the pool, or sees to it that this is possible soon. A failure is left to the
+    /// next request to be told.
     fn refill(&mut self, example: Rc<Plan>) -> nix::Result<()> {
+        if !self.has_group(&example) {
+            self.pool.clear_the_way(&example);
+            return Ok(());
+        }
         match self.park(example) {
             Ok(parked) => self.pool.add(parked),
             Err(Refused { group, .. }) => {
