@@ -87,6 +87,15 @@ impl Report {
             && self.lines.iter().all(|line| line["errno"].is_null())
     }
 
+    /// Whether the one act, touching memory, was refused after so many MiB; or, where the jail has a cgroup,
+    /// which counts what the kernel keeps for it as well, the jail was ended for it.
+    pub fn met_memory_limit(&self, mib: std::ops::Range<u64>, bench: &Bench) -> bool {
+        let made = self.lines.first().and_then(|line| line["made"].as_u64());
+        let refused = self.last_error() == Some(ENOMEM) && made.is_some_and(|it| mib.contains(&it));
+        let ended = self.reason == Some(ExitReason::Memory) && self.end == Status::Signal(9);
+        refused || ended && bench.client().limiter().has_cgroups()
+    }
+
     /// Whether the filter killed the probe at act `index`, and the driver says so.
     pub fn filtered_at(&self, index: usize) -> bool {
         self.end == Status::Signal(SIGSYS)
@@ -94,6 +103,8 @@ impl Report {
             && self.reason == Some(ExitReason::Filter)
     }
 }
+
+const ENOMEM: i64 = 12;
 
 /// The signal of a filter.
 pub const SIGSYS: i32 = 31;

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             pool::in_a_group_of_its_own,
         ),
         Test::with(
-            "a_plan_gets_only_a_jail_that_fits",
+            "a_prepared_jail_is_for_plans_that_fit",
             &[Fact::Jail, Fact::Pool],
             pool::only_what_fits,
         ),
