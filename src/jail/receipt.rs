@@ -209,7 +209,8 @@ fn memory(isolation: Isolation, limiter: &Limiter) -> String {
         _ => None,
     };
     let of_jail = match isolation.profile {
-        _ if limiter.has_cgroups() => Some("memory.max (cgroup), no swap"),
+        _ if limiter.has_swap_limit() => Some("memory.max (cgroup), no swap"),
+        _ if limiter.has_cgroups() => Some("memory.max (cgroup), swap is not counted"),
         Profile::Sealed => None,
         // Buffers of pipes and sockets are the kernel's.
         Profile::General => Some("a watch of processes and files in memory, not of kernel buffers"),

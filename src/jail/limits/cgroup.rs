@@ -49,6 +49,8 @@ pub(super) struct Controllers {
     pub memory: bool,
     pub pids: bool,
     pub cpu: bool,
+    /// Of memory, too: whether this kernel counts a group's swap.
+    pub swap: bool,
 }
 
 /// A group that is ours, with our processes in a leaf of it.
@@ -115,7 +117,8 @@ impl Delegated {
     fn make(this: &Arc<Self>, name: &str, limits: GroupLimits) -> io::Result<Group> {
         domain(this.dir.as_fd())?;
         mkdirat(&this.dir, name, MODE)?;
-        let dir = open_dir(this.dir.as_fd(), Path::new(name))?;
+        let dir = open_dir(this.dir.as_fd(), Path::new(name));
+        let dir = dir.inspect_err(|_| drop(remove(this.dir.as_fd(), name)))?;
         // From here on it is removed when something fails.
         let group = Group { parent: Arc::clone(this), name: name.to_owned(), dir };
         group.set(limits)?;
@@ -148,7 +151,7 @@ pub(crate) struct Used {
     pub peak: Option<u64>,
     /// Microseconds.
     pub cpu_us: Option<u64>,
-    /// Whether the kernel killed something in it because memory ran out.
+    /// Whether the kernel killed something in it because its memory ran out, not the host's.
     pub out_of_memory: bool,
     /// Processes and threads that were refused.
     pub refused_forks: Option<u64>,
@@ -164,8 +167,9 @@ impl Group {
         let dir = self.dir.as_fd();
         write(dir, "memory.max", &limits.memory.to_string())?;
         write(dir, "memory.oom.group", "1")?;
-        // Not there where the kernel counts no swap.
-        ignore_absent(write(dir, "memory.swap.max", "0"))?;
+        if self.parent.controllers.swap {
+            write(dir, "memory.swap.max", "0")?;
+        }
         write(dir, "pids.max", &limits.processes.to_string())?;
         if self.parent.controllers.cpu {
             write(dir, "cpu.max", &format!("{} {PERIOD_US}", limits.cpu_us))?;
@@ -177,10 +181,11 @@ impl Group {
     pub(crate) fn used(&self) -> Used {
         let dir = self.dir.as_fd();
         let text = |name| read(dir, name).unwrap_or_default();
+        let events = text("memory.events");
         Used {
             peak: text("memory.peak").trim().parse().ok(),
             cpu_us: field(&text("cpu.stat"), "usage_usec"),
-            out_of_memory: field(&text("memory.events"), "oom_kill").unwrap_or(0) > 0,
+            out_of_memory: ["oom", "oom_kill"].iter().all(|name| field(&events, name) > Some(0)),
             refused_forks: field(&text("pids.events"), "max"),
         }
     }
@@ -283,7 +288,12 @@ fn empty_into(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
 fn enable(group: BorrowedFd<'_>) -> io::Result<Controllers> {
     let there = read(group, "cgroup.controllers")?;
     let has = |name: &str| there.split_whitespace().any(|word| word == name);
-    let controllers = Controllers { memory: has("memory"), pids: has("pids"), cpu: has("cpu") };
+    let controllers = Controllers {
+        memory: has("memory"),
+        pids: has("pids"),
+        cpu: has("cpu"),
+        swap: read(group, "memory.swap.max").is_ok(),
+    };
     if !(controllers.memory && controllers.pids) {
         return Err(io::Error::other("the controllers memory and pids are not delegated"));
     }

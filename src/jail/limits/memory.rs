@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -22,39 +24,52 @@ pub(super) struct Jail {
     first: i32,
     /// Its writable file systems that live in memory.
     tmpfs: Vec<File>,
+    /// The most that it has been seen to take, in bytes.
+    seen: Arc<AtomicU64>,
 }
 
 impl Jail {
-    /// Looks at the jail of a pidfd, which must have executed its program; none when it is gone.
-    pub(super) fn of(pidfd: BorrowedFd<'_>) -> Result<Option<Self>, Errno> {
+    /// Looks at the jail of a pidfd, which must have executed its program; none when it is gone. The most
+    /// that a look finds is kept in `seen`.
+    pub(super) fn of(pidfd: BorrowedFd<'_>, seen: Arc<AtomicU64>) -> Result<Option<Self>, Errno> {
         let Some(first) = pidfd::number(pidfd)? else { return Ok(None) };
         // Not through the init: what has executed nothing since the warden's own start is closed to us.
         let all = processes(first);
         let open = |name: &str| all.iter().find_map(|pid| open(*pid, name));
         let tmpfs = ["tmp", "dev/shm"].into_iter().filter_map(open).collect();
-        Ok(Some(Self { first, tmpfs }))
+        Ok(Some(Self { first, tmpfs, seen }))
     }
 
     /// Whether the jail takes more than `limit` bytes, or cannot be counted in reasonable time.
     pub(super) fn is_over(&self, limit: u64) -> bool {
+        let (taken, counted) = self.taken(limit);
+        self.seen.fetch_max(taken, Ordering::Relaxed);
+        taken > limit || !counted
+    }
+
+    /// What the jail takes, in bytes, and whether it could be counted in reasonable time. Where resident
+    /// memory is within the limit it is that, in which what processes share counts for each of them. No more
+    /// is counted once it is over the limit.
+    fn taken(&self, limit: u64) -> (u64, bool) {
         let files: u64 = self.tmpfs.iter().map(used).sum();
         let processes = processes(self.first);
         // What cannot be read has ended.
         let resident: u64 = processes.iter().filter_map(|&pid| resident(pid)).sum();
         let shared = shared(&processes);
         if files + shared + resident <= limit {
-            return false;
+            return (files + shared + resident, true);
         }
         let begun = thread_time();
         let mut own = 0;
         for &pid in &processes {
             own += proportional(pid).unwrap_or(0);
             // Many processes that share much are made in no time and take the kernel long to count.
-            if files + shared + own > limit || thread_time().saturating_sub(begun) > COUNT_WITHIN {
-                return true;
+            let counted = thread_time().saturating_sub(begun) <= COUNT_WITHIN;
+            if files + shared + own > limit || !counted {
+                return (files + shared + own, counted);
             }
         }
-        false
+        (files + shared + own, true)
     }
 }
 

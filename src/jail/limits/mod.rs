@@ -131,6 +131,11 @@ impl Limiter {
         self.behind.as_ref().is_ok_and(|delegated| delegated.controllers().cpu)
     }
 
+    /// Whether jails may not swap. Debian 11's kernel counts no swap without `swapaccount=1`.
+    pub fn has_swap_limit(&self) -> bool {
+        self.behind.as_ref().is_ok_and(|delegated| delegated.controllers().swap)
+    }
+
     /// What is in force, in words.
     pub fn describe(&self) -> String {
         match &self.behind {

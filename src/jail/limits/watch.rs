@@ -3,6 +3,8 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -27,6 +29,7 @@ pub(crate) struct Watch<'a> {
     spec: &'a JailSpec,
     plan: &'a Plan,
     memory: Result<Option<Jail>, Errno>,
+    seen: Arc<AtomicU64>,
 }
 
 impl<'a> Watch<'a> {
@@ -40,14 +43,20 @@ impl<'a> Watch<'a> {
         // A sealed program is one process, whose address space the kernel bounds.
         let general = spec.isolation.profile == Profile::General;
         let watched = general && !client.limiter().has_cgroups();
-        let memory = if watched { Jail::of(pidfd) } else { Ok(None) };
-        Self { client, spec, plan, memory }
+        let seen = Arc::default();
+        let memory = if watched { Jail::of(pidfd, Arc::clone(&seen)) } else { Ok(None) };
+        Self { client, spec, plan, memory, seen }
+    }
+
+    /// The most memory that it has seen the jail take, in bytes; 0 where memory is not watched.
+    pub(crate) fn seen(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.seen)
     }
 
     /// Gives back the limit that the jail is over, or that it cannot be watched. Never ends while it stays
     /// within all.
     pub(crate) async fn over(self) -> ExitReason {
-        let Self { client, spec, plan, memory } = self;
+        let Self { client, spec, plan, memory, .. } = self;
         let memory = match memory {
             Ok(memory) => memory,
             Err(error) => {
