@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use turnjail_warden::pool::can_be_prepared;
+use turnjail_warden::pool::may_come_again;
 use turnjail_warden::wire::{
     Exit, Facts, Failure, Plan, Report, Request, Response, Settings, Status, Way,
 };
@@ -150,8 +150,12 @@ impl Client {
             lent.keep_ready(limits, group);
         }
         // One for each jail that waits: a request brings one with it, and takes one.
-        let waits = self.facts.mechanisms.detached_mounts && can_be_prepared(plan);
-        for _ in lent.count(limits)..if waits { self.pool } else { 0 } {
+        let waits = self.facts.mechanisms.detached_mounts && may_come_again(plan);
+        for _ in 0..if waits { self.pool } else { 0 } {
+            // Other turns lend some, too, meanwhile.
+            if lent.count(limits) >= self.pool {
+                return;
+            }
             let Ok(group) = self.limiter.group(limits) else { return };
             if self.connection.lend(limits, group).await.is_err() {
                 return;

@@ -100,6 +100,7 @@ impl Connection {
             None => return Err(StartError::WardenDied),
             Some(jails) => jails.insert(plan.id, slot),
         };
+        let mut asking = Asking { connection: self, id: plan.id, asked: false };
         let lending = match plan.group.zip(group) {
             Some((limits, group)) => Some(Lending::new(&self.lent, limits, group)?),
             None => None,
@@ -107,7 +108,6 @@ impl Connection {
         plan.lent = lending.as_ref().map_or(0, |lending| lending.number);
         let dir = lending.as_ref().map(|lending| lending.dir.as_fd());
         let fds: Vec<BorrowedFd> = stdio.iter().map(|fd| fd.as_fd()).chain(dir).collect();
-        let mut asking = Asking { connection: self, id: plan.id, asked: false };
         let sent = self.send(&Request::Start(&*plan), &fds).await;
         sent.map_err(|e| send_error(&e))?;
         asking.asked = true;

@@ -74,6 +74,11 @@ fn main() -> ExitCode {
             pool::only_what_fits,
         ),
         Test::with(
+            "a_prepared_jail_is_there_for_each_of_two_programs",
+            &[Fact::Jail, Fact::Pool],
+            pool::turns_of_two_programs,
+        ),
+        Test::with(
             "a_prepared_jail_starts_in_a_linked_directory",
             &[Fact::Jail, Fact::Pool],
             pool::in_a_linked_directory,

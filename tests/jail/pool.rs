@@ -270,6 +270,21 @@ pub fn only_what_fits() {
     }
 }
 
+/// Two programs with the same limits, and so the same kind of group, one after the other.
+pub fn turns_of_two_programs() {
+    let pooled = Pooled::new(POOL, Way::Any);
+    let says = |word| pooled.bench.spec_for(Profile::Sealed, &[json!(["print", word])]);
+    let both = [says("x"), says("y")];
+    wait_until("both are prepared, three times in a row", || {
+        (0..3).all(|_| {
+            both.iter().all(|spec| {
+                std::thread::sleep(Duration::from_millis(20));
+                pooled.run(spec).timing.prepared
+            })
+        })
+    });
+}
+
 /// The image's link leads to the plan's directory, which comes after the jail was prepared.
 pub fn in_a_linked_directory() {
     let pooled = Pooled::new(POOL, Way::Any);

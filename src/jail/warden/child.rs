@@ -10,6 +10,7 @@
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
@@ -155,9 +156,20 @@ pub(crate) fn cgroup(cgroup: Option<Cgroup>) -> Done {
             let procs = sys::open_at(cgroup.dir, c"cgroup.procs", flags.bits())?;
             sys::write(procs, b"0")?;
         }
-        unshare(CloneFlags::CLONE_NEWCGROUP)
+        view_of_group()
     };
     enter().map_err(fail(Step::Cgroup))
+}
+
+/// The kernel counts the namespaces of jails that have ended for a while.
+fn view_of_group() -> nix::Result<()> {
+    for _ in 0..40 {
+        match unshare(CloneFlags::CLONE_NEWCGROUP) {
+            Err(Errno::ENOSPC) => std::thread::sleep(Duration::from_millis(5)),
+            other => return other,
+        }
+    }
+    Err(Errno::ENOSPC)
 }
 
 pub(crate) fn standard_streams(stdio: [RawFd; 3]) -> Done {

@@ -45,13 +45,14 @@ pub fn main() -> ExitCode {
     // Asked before the clone: in a user namespace without maps every id reads as the overflow id, and the
     // limits of namespaces are its own.
     let ids = (getuid().as_raw(), getgid().as_raw());
-    let network = Network::new(network::are_few());
+    let network = Network::new(network::are_few("net"));
+    let few_views = network::are_few("cgroup");
     match sys::clone3(NAMESPACES, None) {
         Err(errno) => refuse(control.as_fd(), failure(Step::WardenNamespaces)(errno)),
         Ok(Cloned::Parent(warden)) => keep(&control, &warden),
         Ok(Cloned::Child) => match enter_namespaces(ids) {
             Err(failure) => refuse(control.as_fd(), failure),
-            Ok(()) => serve::run(&control, network),
+            Ok(()) => serve::run(&control, network, few_views),
         },
     }
 }

@@ -1,6 +1,5 @@
 //! How the warden makes a jail: from the pool, prepared now, or directly.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use nix::unistd::pipe2;
 
 use crate::child::{self, Cgroup, Descriptors};
 use crate::groups::Lent;
-use crate::pool::{Parked, can_be_prepared};
+use crate::pool::{self, Parked, can_be_prepared};
 use crate::prepare::{self, Prepared};
 use crate::serve::{Living, Warden, failure};
 use crate::step::Step;
@@ -104,13 +103,26 @@ impl Warden<'_> {
     /// are ended that wait, for a host may have room for few namespaces or processes, and what waits gives
     /// way to what is asked for.
     pub fn makes_room(&mut self, plan: &Plan) -> bool {
+        let mut leaves = self.ended.is_some_and(|ended| ended.elapsed() < LATELY);
         // Not to a mere look.
-        let parked = if plan.look_only { VecDeque::new() } else { self.pool.empty() };
-        for living in parked.iter().filter_map(|parked| self.jails.get(&parked.number)) {
-            // The loop hears of its end.
-            let _ = sys::kill(living.pidfd.as_fd());
+        if !plan.look_only {
+            self.pool.empty();
+            // Those that were let go before are on their way out, too. The loop hears of their ends.
+            for (_, living) in self.jails.iter().filter(|(number, _)| pool::is_ours(**number)) {
+                let _ = sys::kill(living.pidfd.as_fd());
+                leaves = true;
+            }
         }
-        !parked.is_empty() || self.ended.is_some_and(|ended| ended.elapsed() < LATELY)
+        leaves
+    }
+
+    /// Ends jails that wait no more. The loop hears of it.
+    pub fn let_go(&self, parked: impl IntoIterator<Item = Parked>) {
+        for Parked { number, .. } in parked {
+            if let Some(living) = self.jails.get(&number) {
+                let _ = sys::kill(living.pidfd.as_fd());
+            }
+        }
     }
 
     /// A jail from the pool that fits and lives. One that has ended is left to the loop, which is going to
@@ -136,9 +148,8 @@ impl Warden<'_> {
         let trees = match prepare::trees(plan) {
             Ok(trees) => trees,
             Err(failure) => {
-                if let Some(parked) = parked {
-                    self.pool.add(parked);
-                }
+                let other = parked.and_then(|parked| self.pool.add(parked));
+                self.let_go(other);
                 return Err(failure.into());
             }
         };
@@ -229,7 +240,7 @@ impl Warden<'_> {
     /// A lent group for a plan that asks for one.
     fn take_group(&mut self, plan: &Plan) -> Result<Option<Lent>, Failure> {
         let Some(limits) = plan.group else { return Ok(None) };
-        let lent = self.groups.take(limits);
+        let lent = self.groups.take(limits, plan.lent);
         lent.map(Some).ok_or_else(|| failure(Step::Cgroup)(Errno::EAGAIN))
     }
 

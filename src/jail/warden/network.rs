@@ -26,13 +26,15 @@ pub struct Network {
     few: bool,
 }
 
-/// A host that may have no more than these gives them all to jails: a warden that makes them ahead has two.
+/// A host that may have no more namespaces of a kind than these gives them all to jails: one that is made
+/// ahead would be missing.
 const FEW: u64 = 16;
 
-/// Whether the calling process's user namespace may have few network namespaces.
-pub fn are_few() -> bool {
-    let limit = std::fs::read_to_string("/proc/sys/user/max_net_namespaces").unwrap_or_default();
-    limit.trim().parse::<u64>().is_ok_and(|limit| limit <= FEW)
+/// Whether the calling process's user namespace may have few namespaces of a kind, by its name in
+/// /proc/sys/user (namespaces(7)).
+pub fn are_few(kind: &str) -> bool {
+    let limit = std::fs::read_to_string(format!("/proc/sys/user/max_{kind}_namespaces"));
+    limit.unwrap_or_default().trim().parse::<u64>().is_ok_and(|limit| limit <= FEW)
 }
 
 impl Network {

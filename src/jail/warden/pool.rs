@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::canary::Attempt;
 use crate::seccomp::Profile;
-use crate::wire::{Bind, Plan, Way};
+use crate::wire::{Bind, GroupLimits, Plan, Way};
 
 /// Marks the number of a jail that is not yet the host's. The host counts from 1 and never gets here.
 const OURS: u64 = 1 << 63;
@@ -24,39 +24,97 @@ pub struct Parked {
     pub status: OwnedFd,
 }
 
-/// The pool.
+impl Parked {
+    fn waits_for(&self, plan: &Rc<Plan>) -> bool {
+        Rc::ptr_eq(&self.example, plan) || fits(&self.example, plan)
+    }
+}
+
+/// After how many requests for something else a plan is not expected any more.
+const FORGOTTEN_AFTER: u64 = 16;
+
+/// A plan that was asked for and can be prepared for.
+#[derive(Debug)]
+struct Example {
+    plan: Rc<Plan>,
+    /// The number of the last request for it.
+    asked: u64,
+}
+
+/// The pool. Plans that were asked for lately share it evenly, so that those which take turns do not drive
+/// each other out.
 #[derive(Debug, Default)]
 pub struct Pool {
     size: usize,
-    /// The last plan that a jail could have been prepared for.
-    example: Option<Rc<Plan>>,
+    /// The last one first. Never more than may wait.
+    examples: VecDeque<Example>,
+    requests: u64,
     parked: VecDeque<Parked>,
     made: u64,
+    /// None is prepared that has a group: its view of that is a namespace, of which there are few.
+    without_groups: bool,
 }
 
 impl Pool {
-    /// How many are to wait.
-    pub fn resize(&mut self, size: u16) {
+    /// Where there are few cgroup namespaces, none is held by a jail that waits.
+    pub fn new(few_views: bool) -> Self {
+        Self { without_groups: few_views, ..Self::default() }
+    }
+
+    /// How many are to wait. Comes back with those that are too many.
+    pub fn resize(&mut self, size: u16) -> VecDeque<Parked> {
         self.size = usize::from(size);
-        self.parked.truncate(self.size);
+        self.examples.truncate(self.size);
+        self.parked.split_off(self.parked.len().min(self.size))
     }
 
-    /// What the next jail is to be prepared for, when there are too few for what was last asked for.
+    /// How many groups with these limits are of use to jails that are going to be prepared.
+    pub fn uses(&self, limits: GroupLimits) -> usize {
+        let used = self.examples.iter().any(|example| example.plan.group == Some(limits));
+        if used { self.size } else { 0 }
+    }
+
+    /// What the next jail is to be prepared for: what lacks its share, or what was asked for last, where
+    /// shares leave room.
     pub fn wanting(&self) -> Option<Rc<Plan>> {
-        let example = self.example.as_ref()?;
-        let fitting = self.parked.iter().filter(|parked| fits(&parked.example, example)).count();
-        (fitting < self.size).then(|| Rc::clone(example))
+        let lacks = |example: &&Example| self.count(&example.plan) < self.share();
+        let room = || {
+            let expected = self.parked.iter().filter(|parked| self.is_expected(parked)).count();
+            self.examples.front().filter(|_| expected < self.size)
+        };
+        let example = self.examples.iter().find(lacks).or_else(room)?;
+        Some(Rc::clone(&example.plan))
     }
 
-    /// Takes note of what is asked for, where it is a turn: a canary's jail or one that only counts is not
-    /// what is going to be asked for next.
+    /// How many each of the examples may have, whatever the others have.
+    fn share(&self) -> usize {
+        self.size / self.examples.len().max(1)
+    }
+
+    /// How many wait for a plan.
+    fn count(&self, plan: &Rc<Plan>) -> usize {
+        self.parked.iter().filter(|parked| parked.waits_for(plan)).count()
+    }
+
+    fn is_expected(&self, parked: &Parked) -> bool {
+        self.examples.iter().any(|example| parked.waits_for(&example.plan))
+    }
+
+    /// Takes note of what is asked for.
     pub fn learn(&mut self, plan: &Plan) {
-        let known = self.example.as_ref().is_some_and(|example| fits(example, plan));
-        let forbidden = plan.attempt.is_some_and(|attempt| attempt != Attempt::Clock);
-        let turn = plan.way != Way::Direct && !plan.look_only && !forbidden;
-        if turn && self.size > 0 && can_be_prepared(plan) && !known {
-            self.example = Some(Rc::new(plan.clone()));
+        let group = plan.group.is_some() && self.without_groups;
+        if self.size == 0 || group || !may_come_again(plan) {
+            return;
         }
+        self.requests += 1;
+        let known = self.examples.iter().position(|example| fits(&example.plan, plan));
+        let plan = match known.and_then(|position| self.examples.remove(position)) {
+            Some(Example { plan, .. }) => plan,
+            None => Rc::new(plan.clone()),
+        };
+        self.examples.push_front(Example { plan, asked: self.requests });
+        self.examples.truncate(self.size);
+        self.examples.retain(|example| self.requests - example.asked < FORGOTTEN_AFTER);
     }
 
     /// The longest waiting jail that fits a plan.
@@ -71,38 +129,59 @@ impl Pool {
         OURS | self.made
     }
 
-    /// Adds a jail. Where there is no room, one for something else goes.
-    pub fn add(&mut self, parked: Parked) {
+    /// Adds a jail. Where there is no room, comes back with the one that goes.
+    pub fn add(&mut self, parked: Parked) -> Option<Parked> {
         if self.size == 0 {
-            return;
+            return Some(parked);
         }
-        if self.parked.len() >= self.size {
-            let other = |one: &Parked| !fits(&one.example, &parked.example);
-            let position = self.parked.iter().position(other).unwrap_or(0);
-            self.parked.remove(position);
-        }
+        let other = if self.parked.len() < self.size {
+            None
+        } else {
+            let position = self.spare(|other| !other.waits_for(&parked.example)).unwrap_or(0);
+            self.parked.remove(position)
+        };
         self.parked.push_back(parked);
+        other
     }
 
-    /// Whether jails for something else have the groups that this plan needs.
-    pub fn is_in_the_way(&self, plan: &Plan) -> bool {
-        self.parked.iter().any(|parked| keeps_from(&parked.example, plan))
+    /// One that nobody expects, else one of more than their share.
+    fn spare(&self, among: impl Fn(&Parked) -> bool) -> Option<usize> {
+        let spare = |is_spare: &dyn Fn(&Parked) -> bool| {
+            self.parked.iter().position(|parked| among(parked) && is_spare(parked))
+        };
+        spare(&|parked| !self.is_expected(parked))
+            .or_else(|| spare(&|parked| self.count(&parked.example) > self.share()))
     }
 
-    /// Gives those up. The host hears that their groups are free, and lends others.
-    pub fn clear_the_way(&mut self, plan: &Plan) {
-        self.parked.retain(|parked| !keeps_from(&parked.example, plan));
+    /// One for something else that can be spared and waits in a group as this plan needs it.
+    fn in_the_way(&self, plan: &Rc<Plan>) -> Option<usize> {
+        plan.group?;
+        self.spare(|parked| parked.example.group == plan.group && !parked.waits_for(plan))
+    }
+
+    /// Whether there is such a one.
+    pub fn is_in_the_way(&self, plan: &Rc<Plan>) -> bool {
+        self.in_the_way(plan).is_some()
+    }
+
+    /// Takes those. Once they have ended the host lends other groups with the next request.
+    pub fn clear_the_way(&mut self, plan: &Rc<Plan>) -> Vec<Parked> {
+        let mut cleared = Vec::new();
+        while let Some(position) = self.in_the_way(plan) {
+            cleared.extend(self.parked.remove(position));
+        }
+        cleared
     }
 
     /// Gives up all that wait. None is prepared before the next request that is granted.
-    pub fn empty(&mut self) -> VecDeque<Parked> {
+    pub fn empty(&mut self) {
         self.forget();
-        std::mem::take(&mut self.parked)
+        self.parked.clear();
     }
 
     /// None is prepared before the next request.
     pub fn forget(&mut self) {
-        self.example = None;
+        self.examples.clear();
     }
 
     /// A jail has ended. When it was waiting, its preparation has failed, and none is tried again before
@@ -126,6 +205,13 @@ pub fn can_be_prepared(plan: &Plan) -> bool {
     plan.profile == Profile::Sealed && !plan.clears
 }
 
+/// Whether jails are prepared for the next plan like this one. A canary's jail or one that only counts is not
+/// what is going to be asked for next.
+pub fn may_come_again(plan: &Plan) -> bool {
+    let forbidden = plan.attempt.is_some_and(|attempt| attempt != Attempt::Clock);
+    plan.way != Way::Direct && !plan.look_only && !forbidden && can_be_prepared(plan)
+}
+
 /// Whether a jail prepared for `example` can carry out `plan`: they differ in nothing but what is handed to
 /// it, or concerns the warden alone.
 fn fits(example: &Plan, plan: &Plan) -> bool {
@@ -133,11 +219,6 @@ fn fits(example: &Plan, plan: &Plan) -> bool {
     can_be_prepared(plan)
         && done_ahead(example) == done_ahead(plan)
         && example.binds.iter().map(place).eq(plan.binds.iter().map(place))
-}
-
-/// Whether a jail prepared for `example` is in a group with the limits of `plan`, for which it is of no use.
-fn keeps_from(example: &Plan, plan: &Plan) -> bool {
-    plan.group.is_some() && example.group == plan.group && !fits(example, plan)
 }
 
 /// Everything of a plan but its directories, its number and its way. By name, so that whoever adds a field
@@ -181,7 +262,7 @@ fn done_ahead(plan: &Plan) -> impl PartialEq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Bounds, GroupLimits, Source, Target};
+    use crate::wire::{Bounds, Source, Target};
 
     fn source(ino: u64) -> Source {
         Source { path: format!("/{ino}").into_bytes(), dev: 1, ino }
@@ -234,24 +315,69 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_waits_in_the_groups_that_another_plan_needs_gives_way() {
+    fn of(program: &[u8], processes: Option<u32>) -> Plan {
+        let group = processes.map(|processes| GroupLimits { memory: 1, processes, cpu_us: 1 });
+        Plan { program: program.to_vec(), group, ..plan() }
+    }
+
+    fn fill(pool: &mut Pool) {
         let file = || std::fs::File::open("/dev/null").expect("a file").into();
-        let group = |processes| Some(GroupLimits { memory: 1, processes, cpu_us: 1 });
-        let of = |program: &[u8], group| Plan { program: program.to_vec(), group, ..plan() };
-        let (one, two) = (of(b"/one", group(1)), of(b"/two", group(1)));
-        let (elsewhere, nowhere) = (of(b"/one", group(2)), of(b"/one", None));
-        let mut pool = Pool { size: 8, ..Pool::default() };
-        for (number, example) in [&one, &two, &elsewhere, &nowhere].into_iter().enumerate() {
-            let (number, example) = (number as u64, Rc::new(example.clone()));
+        while let Some(example) = pool.wanting() {
+            let number = pool.number();
             pool.add(Parked { number, example, control: file(), status: file() });
         }
-        let left = |pool: &Pool| pool.parked.iter().map(|one| one.number).collect::<Vec<_>>();
-        assert!(!pool.is_in_the_way(&nowhere));
-        assert!(pool.is_in_the_way(&two));
-        pool.clear_the_way(&two);
-        assert_eq!(left(&pool), [1, 2, 3]);
-        assert!(!pool.is_in_the_way(&two));
+        assert_eq!(pool.parked.len(), pool.size);
+    }
+
+    fn waiting(pool: &Pool, plan: &Plan) -> usize {
+        pool.parked.iter().filter(|parked| fits(&parked.example, plan)).count()
+    }
+
+    #[test]
+    fn plans_that_take_turns_share_the_pool() {
+        let (one, two, three) = (of(b"/one", None), of(b"/two", None), of(b"/three", None));
+        let mut pool = Pool { size: 5, ..Pool::default() };
+        pool.learn(&one);
+        fill(&mut pool);
+        assert_eq!(waiting(&pool, &one), 5);
+        pool.learn(&two);
+        fill(&mut pool);
+        for round in 0..10 {
+            for plan in [&one, &two] {
+                assert!(pool.take(plan).is_some(), "{round}");
+                pool.learn(plan);
+                fill(&mut pool);
+            }
+        }
+        // A third one has its share, too; and who does not come again has none in the end.
+        for plan in [&three].into_iter().chain([&one; FORGOTTEN_AFTER as usize - 1]) {
+            pool.learn(plan);
+            fill(&mut pool);
+        }
+        let left = [&one, &two, &three].map(|plan| waiting(&pool, plan));
+        assert_eq!(left, [3, 0, 2]);
+        pool.learn(&one);
+        fill(&mut pool);
+        assert_eq!(waiting(&pool, &one), 5);
+    }
+
+    #[test]
+    fn what_waits_in_the_groups_that_another_plan_needs_gives_way() {
+        let one = of(b"/one", Some(1));
+        let (two, elsewhere) = (of(b"/two", Some(1)), of(b"/one", Some(2)));
+        let mut pool = Pool { size: 4, ..Pool::default() };
+        pool.learn(&one);
+        fill(&mut pool);
+        let way = |plan: &Plan| Rc::new(plan.clone());
+        pool.learn(&elsewhere);
+        assert!(!pool.is_in_the_way(&way(&elsewhere)), "in other groups");
+        pool.forget();
+        pool.learn(&one);
+        pool.learn(&two);
+        assert!(pool.is_in_the_way(&way(&two)));
+        assert_eq!(pool.clear_the_way(&way(&two)).len(), 2);
+        assert_eq!(waiting(&pool, &one), 2, "its share");
+        assert!(!pool.is_in_the_way(&way(&two)));
     }
 
     #[test]

@@ -29,8 +29,9 @@ use crate::wire::{
 const CONTROL: u64 = 0;
 
 /// Serves until the host's end of the socket closes; then the kernel ends every jail with this process.
-pub fn run(control: &OwnedFd, network: Network) -> ExitCode {
-    match Warden::new(control, network).and_then(Warden::serve) {
+/// `few_views` are few cgroup namespaces.
+pub fn run(control: &OwnedFd, network: Network, few_views: bool) -> ExitCode {
+    match Warden::new(control, network, few_views).and_then(Warden::serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -83,7 +84,7 @@ pub(crate) struct Warden<'a> {
 }
 
 impl<'a> Warden<'a> {
-    fn new(control: &'a OwnedFd, network: Network) -> nix::Result<Self> {
+    fn new(control: &'a OwnedFd, network: Network, few_views: bool) -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
         let policies = Policies::new();
@@ -93,7 +94,7 @@ impl<'a> Warden<'a> {
             views: policies.mechanisms.detached_mounts.then(|| Views::new().ok()).flatten(),
             policies,
             network,
-            pool: Pool::default(),
+            pool: Pool::new(few_views),
             jails: HashMap::new(),
             waiting: VecDeque::new(),
             ended: None,
@@ -166,7 +167,10 @@ impl<'a> Warden<'a> {
 
     fn serve_one(&mut self, Message { request, fds }: Message) -> nix::Result<()> {
         match request {
-            Request::Settings(settings) => self.pool.resize(settings.pool),
+            Request::Settings(settings) => {
+                let over = self.pool.resize(settings.pool);
+                self.let_go(over);
+            }
             Request::Lend { group, limits } => {
                 return self.lend(group, limits, fds.into_iter().next());
             }
@@ -186,23 +190,29 @@ impl<'a> Warden<'a> {
 
     /// Starts a jail, tells the host why not, or tries again soon.
     fn start(&mut self, plan: Box<Plan>, mut fds: Vec<OwnedFd>) -> nix::Result<()> {
+        let dir = fds.get(3).is_some().then(|| fds.pop()).flatten();
+        let (Ok(stdio), true) =
+            (<[OwnedFd; 3]>::try_from(fds), dir.is_some() == plan.group.is_some())
+        else {
+            // Cut off where this process has no room for them.
+            let failure = failure(Step::Stdio)(Errno::EMFILE);
+            let group = plan.group.map(|_| plan.lent);
+            return self.tell(&plan, Err(Refused { failure, group }));
+        };
         if let Some(limits) = plan.group {
-            let dir = fds.get(3).is_some().then(|| fds.pop()).flatten();
             self.lend(plan.lent, limits, dir)?;
         }
-        // Cut off where this process has no room for them.
-        let Ok(stdio) = <[OwnedFd; 3]>::try_from(fds) else {
-            return self.tell(&plan, Err(failure(Step::Stdio)(Errno::EMFILE).into()));
-        };
-        let made = self.make(&plan, &stdio);
-        let room = made.as_ref().is_err_and(|refused| is_for_room(refused.failure));
-        if room && self.makes_room(&plan) {
-            let until = Instant::now() + ROOM_WITHIN;
+        let until = Instant::now() + ROOM_WITHIN;
+        if !self.waiting.is_empty() {
+            // They come first.
             self.waiting.push_back(Waiting { plan, stdio, until });
             return Ok(());
         }
-        if made.is_ok() && self.policies.mechanisms.detached_mounts {
-            self.pool.learn(&plan);
+        let made = self.make(&plan, &stdio);
+        let room = made.as_ref().is_err_and(|refused| is_for_room(refused.failure));
+        if room && self.makes_room(&plan) {
+            self.waiting.push_back(Waiting { plan, stdio, until });
+            return Ok(());
         }
         self.tell(&plan, made)
     }
@@ -228,7 +238,8 @@ impl<'a> Warden<'a> {
             Ok(made) => made,
             Err(Refused { failure, group }) => {
                 // One came with it.
-                let mut spare = || plan.group.and_then(|limits| self.groups.take(limits));
+                let mut spare =
+                    || plan.group.and_then(|limits| self.groups.take(limits, plan.lent));
                 let group = group.or_else(|| spare().map(|lent| lent.number));
                 return self.answer(&Response::Rejected { id, failure, group }, &[]);
             }
@@ -242,6 +253,17 @@ impl<'a> Warden<'a> {
             return self.answer(&Response::Rejected { id, failure, group }, &[]);
         }
         self.jails.insert(id, Living { pidfd, group: None });
+        if self.policies.mechanisms.detached_mounts {
+            self.pool.learn(plan);
+        }
+        self.give_back_spare()
+    }
+
+    /// Gives groups back that no jail is going to be prepared in.
+    fn give_back_spare(&mut self) -> nix::Result<()> {
+        for lent in self.groups.take_spare(|limits| self.pool.uses(limits)) {
+            self.answer(&Response::Returned { group: lent.number }, &[])?;
+        }
         Ok(())
     }
 
@@ -249,11 +271,15 @@ impl<'a> Warden<'a> {
     /// next request to be told.
     fn refill(&mut self, example: Rc<Plan>) -> nix::Result<()> {
         if !self.has_group(&example) {
-            self.pool.clear_the_way(&example);
+            let cleared = self.pool.clear_the_way(&example);
+            self.let_go(cleared);
             return Ok(());
         }
         match self.park(example) {
-            Ok(parked) => self.pool.add(parked),
+            Ok(parked) => {
+                let other = self.pool.add(parked);
+                self.let_go(other);
+            }
             Err(Refused { group, .. }) => {
                 self.pool.forget();
                 if let Some(group) = group {
