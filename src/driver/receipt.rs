@@ -103,7 +103,8 @@ pub struct Timing {
 pub struct Usage {
     /// User and system CPU time in microseconds, when known.
     pub cpu_us: Option<u64>,
-    /// Peak memory in bytes, when known.
+    /// Peak memory in bytes, when known: of the whole jail where a cgroup counts it, else at least that of
+    /// its largest process.
     pub peak_memory_bytes: Option<u64>,
     /// How often a new process or thread was refused for the limit of processes, when known.
     pub refused_forks: Option<u64>,

@@ -19,6 +19,7 @@ mod error;
 mod groups;
 mod interpreter;
 mod isolation;
+mod kernel_log;
 mod limits;
 mod output;
 mod pidfd;

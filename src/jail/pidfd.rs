@@ -17,6 +17,12 @@ pub(crate) fn number(pidfd: BorrowedFd<'_>) -> Result<Option<i32>, Errno> {
     parse(&info)
 }
 
+/// The number where it is to be had at once, else none: for what is merely good to know.
+pub(crate) fn number_at_once(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    parse(&info).ok().flatten()
+}
+
 /// What another program, which is dumpable as it holds nothing, reads of the same descriptor.
 fn by_another(pidfd: BorrowedFd<'_>) -> Result<String, Errno> {
     let failed = |error: &std::io::Error| Errno::from_io_error(error).unwrap_or(Errno::IO);

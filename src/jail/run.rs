@@ -7,10 +7,12 @@ use tokio::io::AsyncWriteExt as _;
 use tokio_util::sync::CancellationToken;
 use turnjail_driver::{ExitReason, Limits, Timing, Usage};
 use turnjail_protocol::limits::{EXIT_OUT_OF_MEMORY, STDERR_BYTES, STDOUT_BYTES};
+use turnjail_warden::seccomp::Profile;
 use turnjail_warden::wire::{Exit, Failure, Status};
 
 use crate::StartError;
 use crate::client::{Client, Jail};
+use crate::kernel_log::Suspect;
 use crate::limits::watch::{Watch, is_over, look};
 use crate::limits::{self, Used};
 use crate::output::read_bounded;
@@ -34,6 +36,9 @@ pub struct Ended {
     pub missing: Vec<Failure>,
     /// What it used.
     pub usage: Usage,
+    /// The call for which its filter killed it, by name, or by number where it has no name. None where the
+    /// kernel's log cannot be read, or says nothing of it that is beyond doubt.
+    pub forbidden_call: Option<String>,
 }
 
 /// Runs the program of `spec` in a jail with `input` on its standard input. `started` is called when the
@@ -54,6 +59,8 @@ pub async fn run(
         limits::held_by_group(&mut plan);
     }
     let mut jail = client.jail(plan, streams.theirs).await?;
+    // While it is made: a process that has ended has no number any more.
+    let suspect = Suspect::first(jail.pidfd());
     tokio::select! {
         ready = jail.ready() => {
             ready?;
@@ -65,39 +72,52 @@ pub async fn run(
     let running = Instant::now();
     let (prepared, group) = (jail.prepared(), jail.take_group());
     let plan = jail.plan();
+    let suspect = match spec.isolation.profile {
+        Profile::Sealed => suspect,
+        Profile::General => suspect.and_then(Suspect::program),
+    };
     let watch = Watch::new(client, spec, &plan, jail.pidfd());
+    let seen = watch.seen();
     // The program's input first; then what the next one is going to need.
     let (attended, ()) =
         tokio::join!(attend(jail, streams.ours, input, cancel, watch), client.prepare_for(&plan),);
     let attended = attended?;
+    let run_us = micros(running);
     let used = group.map(|group| group.used());
     let mut reason = reason(&attended, &spec.limits, used.as_ref());
     // A program that fails because it may write no more says so in its own way.
     if reason == ExitReason::WorkerFailed && plan.bounds.is_some() {
-        let seen = look(client, &plan).await;
-        if seen.is_err_and(|error| is_over(&error)) {
+        let found = look(client, &plan).await;
+        if found.is_err_and(|error| is_over(&error)) {
             reason = ExitReason::Disk;
         }
     }
+    let forbidden_call = match suspect {
+        Some(suspect) if reason == ExitReason::Filter => suspect.forbidden_call().await,
+        _ => None,
+    };
     Ok(Ended {
         reason,
-        usage: usage(&attended.exit, used),
+        usage: usage(&attended.exit, used, seen.load(Ordering::Relaxed)),
         exit: attended.exit,
         stdout: attended.stdout,
         stderr: attended.stderr,
-        timing: Timing { start_us, run_us: micros(running), prepared },
+        timing: Timing { start_us, run_us, prepared },
         missing: attended.missing,
+        forbidden_call,
     })
 }
 
 /// What the group counted, where there is one: that is the whole jail's and nothing else. Without one the
-/// kernel keeps no peak of the jail alone: what it counts for a process includes its launcher before
-/// exec.
-fn usage(exit: &Exit, used: Option<Used>) -> Usage {
+/// peak is that of the largest process, or of the whole jail where the watch has `seen` more. A process's
+/// includes its launcher before exec, which is smaller than any worker.
+fn usage(exit: &Exit, used: Option<Used>, seen: u64) -> Usage {
+    let largest = Some(seen.max(exit.max_rss_kib * 1024)).filter(|&bytes| bytes > 0);
+    let peak_memory_bytes = used.as_ref().map_or(largest, |used| used.peak);
     let used = used.unwrap_or_default();
     Usage {
         cpu_us: used.cpu_us.or(Some(exit.user_us + exit.system_us)),
-        peak_memory_bytes: used.peak,
+        peak_memory_bytes,
         refused_forks: used.refused_forks,
     }
 }
@@ -214,7 +234,9 @@ impl Ended {
                 "the worker wrote more than {STDOUT_BYTES} bytes of output or {STDERR_BYTES} of errors"
             ),
             (ExitReason::Filter, _) => {
-                "the worker was killed for a system call that its profile forbids".to_owned()
+                let call = self.forbidden_call.as_ref();
+                let call = call.map(|call| format!(" ({call})")).unwrap_or_default();
+                format!("the worker was killed for a system call that its profile forbids{call}")
             }
             (ExitReason::Cancelled, _) => "the worker was stopped".to_owned(),
             (ExitReason::Host, _) => {
@@ -265,6 +287,37 @@ mod tests {
         let killed = attended(Status::Signal(signal::SIGKILL), 0);
         let over = Some(ExitReason::Output);
         assert_eq!(reason(&Attended { over, ..killed }, &limits, None), ExitReason::Output);
+    }
+
+    #[test]
+    fn a_kill_by_the_filter_names_the_call_where_it_is_known() {
+        let Attended { exit, .. } = attended(Status::Signal(signal::SIGSYS), 0);
+        let ended = |forbidden_call| Ended {
+            reason: ExitReason::Filter,
+            exit,
+            stdout: vec![],
+            stderr: vec![],
+            timing: Timing::default(),
+            missing: vec![],
+            usage: Usage::default(),
+            forbidden_call,
+        };
+        let plain = "the worker was killed for a system call that its profile forbids";
+        assert_eq!(ended(None).cause(), plain);
+        assert_eq!(ended(Some("fsopen".to_owned())).cause(), format!("{plain} (fsopen)"));
+    }
+
+    #[test]
+    fn without_a_group_the_peak_is_the_largest_process_or_what_was_seen() {
+        let exit = Exit { max_rss_kib: 3, ..attended(Status::Code(0), 0).exit };
+        let peak = |exit: &Exit, used, seen| usage(exit, used, seen).peak_memory_bytes;
+        assert_eq!(peak(&exit, None, 0), Some(3072));
+        assert_eq!(peak(&exit, None, 4000), Some(4000));
+        assert_eq!(peak(&Exit { max_rss_kib: 0, ..exit }, None, 0), None);
+        // Before Linux 5.19 a group counts none.
+        assert_eq!(peak(&exit, Some(Used::default()), 4000), None);
+        let counted = Used { peak: Some(5), ..Used::default() };
+        assert_eq!(peak(&exit, Some(counted), 4000), Some(5));
     }
 
     #[test]

@@ -9,8 +9,10 @@ use std::ffi::CStr;
 
 use landlock::{ABI, Access as _, AccessFs, AccessNet, BitFlags, Scope, make_bitflags};
 
+use nix::errno::Errno;
+
 use crate::seccomp::Profile;
-use crate::sys::RulesetAttributes;
+use crate::sys::{self, RulesetAttributes};
 
 /// Rights granted beneath a directory or on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,28 @@ pub struct Ruleset {
     pub program_rights: u64,
     /// The rules for the places of a jail; one whose place this jail does not have is left out.
     pub rules: Vec<Rule>,
+}
+
+/// The landlock ABI of this kernel, as it says and as it does; 0 when it has none or it is switched off.
+pub fn abi() -> u32 {
+    accepted(sys::landlock_abi(), |set| {
+        sys::landlock_create(&set.attributes, set.attribute_bytes).map(drop)
+    })
+}
+
+/// The highest ABI, from `reported` downwards, whose whole ruleset is accepted; 0 when none is. Kernels with
+/// backported parts may report more than they know. Other errors than for what is not known say nothing
+/// of the ABI, and come again when a jail is made.
+fn accepted(reported: u32, mut create: impl FnMut(&Ruleset) -> Result<(), Errno>) -> u32 {
+    let mut abi = reported;
+    while let Some(set) = ruleset(Profile::Sealed, false, abi) {
+        match create(&set) {
+            // A right, or a whole field.
+            Err(Errno::EINVAL | Errno::E2BIG) => abi = abi.min(NEWEST) - 1,
+            _ => break,
+        }
+    }
+    abi
 }
 
 /// The ruleset of `profile` for a kernel with landlock ABI `abi`; none below ABI 1. With a loopback the
@@ -63,6 +87,9 @@ pub fn ruleset(profile: Profile, loopback: bool, abi: u32) -> Option<Ruleset> {
             .collect(),
     })
 }
+
+/// The newest ABI that the crate knows.
+const NEWEST: u32 = 10;
 
 /// The newest ABI that kernel and crate both know.
 fn known(abi: u32) -> ABI {
@@ -116,6 +143,43 @@ mod tests {
     #[test]
     fn no_abi_no_ruleset() {
         assert_eq!(ruleset(Profile::Sealed, false, 0), None);
+    }
+
+    /// A kernel that reports an ABI and knows the rights of another.
+    fn with_a_kernel(reported: u32, knows: u32, errno: Errno) -> (u32, usize) {
+        let known = |abi| ruleset(Profile::Sealed, false, abi).map(|set| set.attributes);
+        let known = known(knows).unwrap_or(RulesetAttributes { fs: 0, net: 0, scoped: 0 });
+        let mut tries = 0;
+        let abi = accepted(reported, |set| {
+            tries += 1;
+            let RulesetAttributes { fs, net, scoped } = set.attributes;
+            let unknown = (fs & !known.fs) | (net & !known.net) | (scoped & !known.scoped);
+            if unknown == 0 { Ok(()) } else { Err(errno) }
+        });
+        (abi, tries)
+    }
+
+    #[test]
+    fn a_kernel_that_reports_more_than_it_knows_is_taken_at_what_it_knows() {
+        for errno in [Errno::EINVAL, Errno::E2BIG] {
+            // As they say, and newer than the crate.
+            for abi in [1, 4, 10, 12, u32::MAX] {
+                assert_eq!(with_a_kernel(abi, abi, errno), (abi, 1));
+            }
+            assert_eq!(with_a_kernel(5, 2, errno), (2, 4));
+            assert_eq!(with_a_kernel(u32::MAX, 9, errno), (9, 2));
+            assert_eq!(with_a_kernel(3, 0, errno), (0, 3));
+        }
+        assert_eq!(with_a_kernel(0, 0, Errno::EINVAL), (0, 0));
+        // ABI 7 has the same rights as ABI 6.
+        assert_eq!(with_a_kernel(7, 6, Errno::EINVAL), (7, 1));
+    }
+
+    #[test]
+    fn other_errors_say_nothing_of_the_abi() {
+        for errno in [Errno::EMFILE, Errno::EPERM, Errno::ENOSYS] {
+            assert_eq!(with_a_kernel(5, 2, errno), (5, 1));
+        }
     }
 
     #[test]

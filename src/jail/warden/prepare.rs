@@ -26,7 +26,7 @@ use crate::wire::{Bind, Failure, Plan, Source, Target};
 pub struct Policies {
     /// By which mechanisms jails are made.
     pub mechanisms: Mechanisms,
-    /// The kernel's landlock ABI.
+    /// The kernel's landlock ABI: the highest that it reports and accepts.
     pub landlock_abi: u32,
     /// Whether memory can be kept from becoming executable.
     pub mdwe: bool,
@@ -52,7 +52,7 @@ struct ProfilePolicies {
 impl Policies {
     /// Asks the kernel what it can do and compiles the policies.
     pub fn new() -> Self {
-        let landlock_abi = sys::landlock_abi();
+        let landlock_abi = landlock::abi();
         let plain = FilterOptions::default();
         let clearing = FilterOptions { clears: true, ..plain };
         let loopback = FilterOptions { loopback: true, ..plain };

@@ -325,7 +325,7 @@ fn restricted() -> nix::Result<std::os::fd::OwnedFd> {
 
 /// A kernel without landlock is no failure here: the warden says which it has.
 fn landlocked() -> nix::Result<()> {
-    let Some(policy) = landlock::ruleset(Profile::General, false, sys::landlock_abi()) else {
+    let Some(policy) = landlock::ruleset(Profile::General, false, landlock::abi()) else {
         return Ok(());
     };
     nix::sys::prctl::set_no_new_privs()?;

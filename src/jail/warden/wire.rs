@@ -275,7 +275,7 @@ pub enum Response {
 /// What the warden found out about this kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Facts {
-    /// The highest landlock ABI of the kernel, 0 when there is none.
+    /// The highest landlock ABI that the kernel reports and accepts, 0 when there is none.
     pub landlock_abi: u32,
     /// By which mechanisms jails are made.
     pub mechanisms: Mechanisms,

@@ -6,7 +6,7 @@ use libc::{c_int, c_uint};
 
 use super::{Result, check, new_fd};
 
-/// The highest landlock ABI of this kernel; 0 when it has none or it is switched off.
+/// The highest landlock ABI that this kernel reports; 0 when it has none or it is switched off.
 pub fn landlock_abi() -> u32 {
     const VERSION: c_uint = 1;
     let none = std::ptr::null::<u8>();
