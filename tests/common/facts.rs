@@ -37,6 +37,8 @@ pub enum Fact {
     Image(General),
     /// The program bwrap, and leave to make its namespaces.
     Bubblewrap,
+    /// Leave to read the kernel's log.
+    KernelLog,
 }
 
 impl Fact {
@@ -56,6 +58,7 @@ impl Fact {
             Self::Podman => "podman",
             Self::Image(_) => "general-images",
             Self::Bubblewrap => "bubblewrap",
+            Self::KernelLog => "kernel-log",
         }
     }
 
@@ -103,6 +106,10 @@ impl Fact {
             Self::Image(image) => image.missing(),
             Self::Bubblewrap => {
                 failing("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "/bin/true"])
+            }
+            Self::KernelLog => {
+                let log = std::fs::File::open("/dev/kmsg");
+                log.err().map(|error| format!("/dev/kmsg: {error}"))
             }
         }
     }

@@ -38,6 +38,16 @@ pub fn signal() {
     assert_eq!(ended.exit.status, Status::Signal(SIGSEGV), "{ended:?}");
 }
 
+/// Where the kernel's log can be read.
+pub fn forbidden_call() {
+    let bench = Bench::new();
+    let open = call(numbers::FSOPEN, json!(["tmpfs", 0]));
+    let ended = ended(&bench, limits(), &[open]);
+    assert_eq!(ended.reason, ExitReason::Filter, "{ended:?}");
+    assert_eq!(ended.forbidden_call.as_deref(), Some("fsopen"));
+    assert!(ended.cause().ends_with("forbids (fsopen)"), "{}", ended.cause());
+}
+
 pub fn output() {
     let bench = Bench::new();
     for (descriptor, limit) in [(1, 2 * 1024 * 1024), (2, 128 * 1024)] {

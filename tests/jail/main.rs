@@ -21,6 +21,11 @@ fn main() -> ExitCode {
     harness_both_ways(&[
         Test::new("an_exit_code_is_a_failed_worker", endings::exit_code),
         Test::new("a_signal_is_a_failed_worker", endings::signal),
+        Test::with(
+            "a_forbidden_call_is_named_where_the_log_is",
+            &[Fact::Jail, Fact::KernelLog],
+            endings::forbidden_call,
+        ),
         Test::new("too_much_output_ends_the_run", endings::output),
         Test::new("output_at_the_limit_is_read_whole", endings::output_at_the_limit),
         Test::new("memory_is_limited", endings::memory),

@@ -163,7 +163,7 @@ pub(crate) fn cgroup(cgroup: Option<Cgroup>) -> Done {
 
 /// The kernel counts the namespaces of jails that have ended for a while.
 fn view_of_group() -> nix::Result<()> {
-    for _ in 0..40 {
+    for _ in 0..200 {
         match unshare(CloneFlags::CLONE_NEWCGROUP) {
             Err(Errno::ENOSPC) => std::thread::sleep(Duration::from_millis(5)),
             other => return other,

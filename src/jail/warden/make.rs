@@ -29,8 +29,8 @@ pub const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP) as u64;
 
-/// The kernel counts namespaces for a while after their last process.
-const LATELY: Duration = Duration::from_millis(200);
+/// The kernel counts namespaces for a while after their last process, on a busy machine for longer.
+const LATELY: Duration = Duration::from_secs(1);
 
 /// Whether there are too many namespaces (user_namespaces(7)) or processes for one more.
 pub(crate) fn is_for_room(failure: Failure) -> bool {

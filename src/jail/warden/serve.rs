@@ -49,7 +49,7 @@ struct Message {
 
 /// After how many milliseconds a request for which there was no room is tried again, and for how long.
 const ROOM_AFTER: u16 = 5;
-const ROOM_WITHIN: Duration = Duration::from_millis(200);
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
 
 /// A request for which there is going to be room.
 struct Waiting {
