@@ -72,6 +72,29 @@ pub fn reserve() {
     let none = Bounds { reserve: 1, ..bounds };
     let spec = bounded(&bench, Profile::Sealed, &[json!(["print", "x"])], none);
     assert_eq!(run(&bench, &spec).reason, ExitReason::Ok);
+    reserve_of_a_running_turn(&bench);
+}
+
+/// Far within what its workspace may hold. The sizes leave room for what others write and remove meanwhile.
+fn reserve_of_a_running_turn(bench: &Bench) {
+    for profile in PROFILES {
+        for (mib, reason) in [(400, ExitReason::Disk), (1, ExitReason::Ok)] {
+            clear(bench);
+            let mut acts = vec![json!(["fill", "/workspace/file", mib])];
+            // Not a sleep, which nothing else would end.
+            acts.extend((reason == ExitReason::Disk).then(|| json!(["spin", 60_000])));
+            let space = rustix::fs::statvfs(bench.path("workspace")).expect("a file system");
+            let free = space.f_bavail * space.f_frsize;
+            assert!(free > 600 * MIB, "only {free} bytes are free for this test");
+            let large = Bounds { bytes: 100 * free, entries: 1_000_000, reserve: free - 192 * MIB };
+            let mut spec = bounded(bench, profile, &acts, large);
+            // Where the workspace is in memory it counts as the jail's.
+            spec.limits.memory_mb = 1024;
+            spec.limits.time_ms = 20_000;
+            let ended = run(bench, &spec);
+            assert_eq!(ended.reason, reason, "{mib} MiB, {free} free, {profile}: {ended:?}");
+        }
+    }
 }
 
 /// A program that may write no more fails in its own way, and is not to blame for it.
