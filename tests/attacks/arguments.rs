@@ -173,23 +173,29 @@ fn a12() {
 fn a17() {
     let bench = Bench::new();
     fs::write(bench.path("workspace").join("file"), "x").expect("a file");
-    let outside = bench.path("workspace").join("file").to_string_lossy().into_owned();
-    let open = |path: &str| call(numbers::OPENAT, json!([HERE, path, 2, 0]));
-    let fcntl =
-        |command: i64, argument: i64| call(numbers::FCNTL, json!([{"of": 0}, command, argument]));
-    // A lease, a change notice, an owner, a signal, and the same with a bit that the kernel ignores.
-    for (what, command, argument) in [
-        ("a lease", 1024, 1),
-        ("an owner", 8, 1),
-        ("a signal", 10, 10),
-        ("a lease, high bits", (1_i64 << 32) | 1024, 1),
+    let workspace = bench.path("workspace").to_string_lossy().into_owned();
+    let outside = format!("{workspace}/file");
+    let open =
+        |path: String, flags: i64| call(numbers::OPENAT, json!([HERE, path.as_str(), flags, 0]));
+    // A lease, a change notice, an owner, a signal, and the same with a bit that the kernel ignores. The
+    // owner by its structure is nobody, which every process may name.
+    for (what, name, flags, command, argument) in [
+        ("a lease", "/file", 2, 1024, json!(1)),
+        ("a change notice", "", 0o200_000, 1026, json!(1)),
+        ("an owner", "/file", 2, 8, json!(1)),
+        ("an owner by its structure", "/file", 2, 15, json!([1])),
+        ("a signal", "/file", 2, 10, json!(10)),
+        ("a lease, high bits", "/file", 2, (1_i64 << 32) | 1024, json!(1)),
     ] {
-        let here = bench.outside(&[open(&outside), fcntl(command, argument)]);
+        let acts = |workspace: &str| {
+            let fcntl = call(numbers::FCNTL, json!([{"of": 0}, command, argument]));
+            [open(format!("{workspace}{name}"), flags), fcntl]
+        };
+        let here = bench.outside(&acts(&workspace));
         // Not every process may be an owner.
         assert!(here.worked() || what == "an owner", "{what} fails anyway: {here:?}");
         for &profile in PROFILES {
-            let acts = [open("/workspace/file"), fcntl(command, argument)];
-            assert_forbidden_inside(&bench, profile, what, EINVAL, &acts);
+            assert_forbidden_inside(&bench, profile, what, EINVAL, &acts("/workspace"));
         }
     }
     // The host's own opening waits for nobody.

@@ -8,7 +8,8 @@ use turnjail_tests::jails::Bench;
 use turnjail_warden::seccomp::numbers::{self, Call};
 
 use crate::support::{
-    HERE, PROFILES, assert_forbidden, assert_forbidden_inside, assert_refused, contains, held,
+    HERE, PROFILES, assert_control, assert_forbidden, assert_forbidden_inside, assert_refused,
+    contains, held,
 };
 
 pub const TESTS: &[Test] = &[
@@ -104,8 +105,13 @@ fn a09_calls() {
     for flag in [0x1000_0000, 0x1002_0000, 0x5000_0000, 0x3000_0000, 0x1c00_0000_i64] {
         let unshare = [call(numbers::UNSHARE, json!([flag]))];
         // The child of the call ends as the probe itself does: after its last act.
-        let clone = [call(numbers::CLONE, json!([flag | 0x11, 0, 0, 0, 0]))];
-        let clone3 = [call(numbers::CLONE3, json!([[flag, 0, 0, 0, 17, 0, 0, 0], 64]))];
+        let clone = |flags: i64| call(numbers::CLONE, json!([flags | 0x11, 0, 0, 0, 0]));
+        let clone3 = |flags: i64| call(numbers::CLONE3, json!([[flags, 0, 0, 0, 17, 0, 0, 0], 64]));
+        // That of a control is waited for (CLONE_VFORK), and leaves nobody (an ignored signal).
+        for (what, act) in [("clone", clone(flag | 0x4000)), ("clone3", clone3(flag | 0x4000))] {
+            assert_control(what, &bench.outside(&[json!(["ignore"]), act]));
+        }
+        let (clone, clone3) = ([clone(flag)], [clone3(flag)]);
         for &profile in PROFILES {
             assert_forbidden(&bench, profile, "unshare", EPERM, &unshare);
             assert_forbidden_inside(&bench, profile, "clone", EPERM, &clone);
@@ -150,15 +156,24 @@ fn a10() {
         let trace = [call(numbers::PTRACE, json!([0, 0, 0, 0]))];
         assert_forbidden(&bench, profile, "ptrace", EPERM, &trace);
         let user = bench.path("workspace").to_string_lossy().into_owned();
+        // On itself, which any process may do.
+        let own = call(numbers::GETPID, json!([]));
+        let (from, to) = (json!(["x", 1]), json!([{"buffer": 1}, 1]));
         for (what, act) in [
             (
                 "process_vm_readv",
-                call(numbers::PROCESS_VM_READV, json!([1, [0, 0], 1, [0, 0], 1, 0])),
+                call(numbers::PROCESS_VM_READV, json!([{"of": 0}, to, 1, from, 1, 0])),
             ),
-            ("kcmp", call(numbers::KCMP, json!([1, 1, 0, 0, 0]))),
-            ("pidfd_getfd", call(numbers::PIDFD_GETFD, json!([0, 0, 0]))),
+            ("kcmp", call(numbers::KCMP, json!([{"of": 0}, {"of": 0}, 0, 0, 0]))),
         ] {
-            assert_forbidden_inside(&bench, profile, what, EPERM, &[act]);
+            assert_forbidden(&bench, profile, what, EPERM, &[own.clone(), act]);
+        }
+        let stolen = |from: Value| call(numbers::PIDFD_GETFD, json!([from, 0, 0]));
+        assert_forbidden_inside(&bench, profile, "pidfd_getfd", EPERM, &[stolen(json!(-1))]);
+        if profile == Profile::General {
+            let opened = call(numbers::PIDFD_OPEN, json!([{"of": 0}, 0]));
+            let acts = [own, opened, stolen(json!({"of": 1}))];
+            assert_forbidden(&bench, profile, "pidfd_getfd", EPERM, &acts);
         }
         // What the jail's own entries say, as the host sees them.
         held(&bench, profile, &[], |process| {

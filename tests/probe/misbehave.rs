@@ -83,13 +83,14 @@ pub fn flood(descriptor: u64, bytes: u64) -> Value {
     json!({"value": bytes})
 }
 
-/// Writes a file, a MiB at a time; how much went in before an error.
+/// Writes a file, a MiB at a time, of bytes that no file system can compress; how much went in before an
+/// error.
 pub fn fill(path: &str, mib: u64) -> Value {
     let file = files::open(path, libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC, 0o600);
     if file < 0 {
         return report::value(file);
     }
-    let part = vec![b'x'; 1 << 20];
+    let part = noise(1 << 20);
     for made in 0..mib {
         let written = files::write_all(file as u64, &part);
         if written < 0 {
@@ -99,6 +100,15 @@ pub fn fill(path: &str, mib: u64) -> Value {
     }
     files::close(file);
     json!({"value": mib})
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
 }
 
 /// Makes empty files; how many before an error.
