@@ -280,6 +280,8 @@ fn cgroups_of_each_kind() {
         .file(&format!("/sys/fs/cgroup{managed}/cgroup.controllers"), "memory pids\n")
         .file("/run/user/1000/bus", "");
     limits(&managed, "Delegate=cpu memory pids", "memory pids only");
+    // The directory of such files is not there by itself.
+    limits(&managed, "sudo mkdir -p /etc/systemd/system/user@.service.d && ", "memory pids only");
 }
 
 fn old_kernels_and_what_they_lose() {

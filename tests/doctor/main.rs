@@ -2,8 +2,8 @@
 //! code, and a start that says the same.
 //!
 //! - `outer`: real obstacles, each made around the program without touching the host: an outer seccomp
-//!   filter, an outer user namespace with its own limits and mounts, a chroot, bubblewrap, resource
-//!   limits
+//!   filter, an outer user namespace with its own limits and mounts, a chroot, bubblewrap
+//! - `process`: what the process itself has: resource limits, a tracer, capabilities, groups
 //! - `filters`: the filters for that
 //! - `noexec`: places where no program may be started
 //! - `nested`: inside a jail of turnjail's own; what only a process can bring about
@@ -21,6 +21,7 @@ mod judge;
 mod nested;
 mod noexec;
 mod outer;
+mod process;
 
 use std::process::ExitCode;
 
@@ -41,12 +42,14 @@ fn main() -> ExitCode {
         outer::FILTERED,
         outer::NAMESPACES,
         outer::SURROUNDED,
-        outer::ROOT_TESTS,
+        process::TESTS,
+        process::ROOT_TESTS,
         noexec::TESTS,
         nested::TESTS,
         nested::ROOT_TESTS,
         evidence::TESTS,
     ];
     let tests = tests.into_iter().flatten();
-    libtest_mimic::run(&arguments, tests.map(harness::trial).collect()).exit_code()
+    let trials = tests.map(harness::trial).chain([process::traced()]).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::environment::{Account, Fact, program};
+use super::environment::{Account, Fact};
 use super::judge::Around;
 use super::noexec::workspaces;
 use super::{Test, filters};
@@ -44,15 +44,8 @@ pub const SURROUNDED: &[Test] = tests![&[Fact::Jail, Fact::Unshare, Fact::Bubble
     inside_bubblewrap,
     inside_a_bubblewrap_that_forbids_nesting,
     a_limit_of_processes,
-    a_limit_of_open_files,
-    a_limit_of_file_sizes,
     no_delegated_cgroup_is_said_with_a_remedy,
     r12_a_name_too_long_for_a_socket,
-];
-
-pub const ROOT_TESTS: &[Test] = tests![&[Fact::Root, Fact::Unshare];
-    root_without_capabilities_is_told_to_be_somebody_else,
-    capabilities_of_an_ordinary_user_stop_the_start,
 ];
 
 fn filtered(name: &str) -> Around {
@@ -304,27 +297,6 @@ fn a_limit_of_processes() {
     }
 }
 
-fn prlimit(limit: &str) -> Around {
-    Around::of(Path::new("prlimit"), vec![limit.into()])
-}
-
-fn a_limit_of_open_files() {
-    prlimit("--nofile=200").must_degrade("open-files", "ulimit -n");
-    let account = Account::new();
-    account.ask("http://127.0.0.1:9/", "");
-    for most in [16, 24, 64, 70] {
-        let run = prlimit(&format!("--nofile={most}")).run(&account, &["turn", "hi"]);
-        assert_ne!(run.code, 0, "{most}: {run:?}");
-        assert!(!run.err.contains("panicked") && run.err.contains("remedy: "), "{most}: {run:?}");
-    }
-}
-
-/// Going over it is a signal by default, which would say nothing.
-fn a_limit_of_file_sizes() {
-    prlimit("--fsize=4096").must_fail("file-size", "ulimit -f unlimited");
-    prlimit("--fsize=536870912").must_degrade("file-size", "ulimit -f");
-}
-
 fn no_delegated_cgroup_is_said_with_a_remedy() {
     let run = Account::new().run(&["doctor", "--json"]).json();
     let limits = run["checks"].as_array().unwrap().iter().find(|check| check["name"] == "limits");
@@ -347,28 +319,4 @@ fn r12_a_name_too_long_for_a_socket() {
         account.run(&["turn", "hi"]).assert_refused(2, "too long");
         assert!(!Path::new(&path).exists(), "it was made");
     }
-}
-
-fn root_without_capabilities_is_told_to_be_somebody_else() {
-    let account = Account::new();
-    let mut command = account.command_as_is(Path::new("setpriv"), &["--bounding-set=-all"]);
-    command.args(["--inh-caps=-all", "--"]).arg(program()).arg("demo");
-    let run = super::environment::finish(command);
-    run.assert_refused(4, "root cannot become");
-    assert!(run.err.contains("as an ordinary user"), "{run:?}");
-}
-
-fn capabilities_of_an_ordinary_user_stop_the_start() {
-    let account = Account::new();
-    account.ask("http://127.0.0.1:9/", "");
-    let kept = |arguments: &[&str]| {
-        let words = ["--reuid=1000", "--regid=1000", "--clear-groups", "--inh-caps=+net_raw"];
-        let mut command = account.command_as_is(Path::new("setpriv"), &words);
-        command.args(["--ambient-caps=+net_raw", "--"]).arg(program()).args(arguments);
-        super::environment::finish(command)
-    };
-    let doctor = kept(&["doctor"]);
-    assert!(doctor.out.contains("holds capabilities"), "{doctor:?}");
-    assert_eq!(doctor.code, 5, "{doctor:?}");
-    kept(&["turn", "hi"]).assert_refused(5, "holds capabilities");
 }

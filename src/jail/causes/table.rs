@@ -306,7 +306,7 @@ causes! {
         => Always, "start it with systemd-run --user --scope -p Delegate=yes turnjail, or as a service with Delegate=yes (dist/)";
     CGROUP_CONTROLLERS = "no-cgroup" Degraded("memory, processes and CPU time are bounded per process; there is no CPU share"):
         "the cgroup of this process has the controllers {value} only"
-        => Always, "printf '[Service]\\nDelegate=cpu memory pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload, then log in again";
+        => Always, "sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\\nDelegate=cpu memory pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload, then log in again";
 
     CGROUP_GONE = "cgroup" Failed(EVERY_TURN):
         "the cgroup that was delegated to turnjail was taken away or changed meanwhile"
