@@ -259,9 +259,13 @@ impl<'a> Warden<'a> {
         self.give_back_spare()
     }
 
-    /// Gives groups back that no jail is going to be prepared in.
+    /// Gives groups back that no jail is going to be in.
     fn give_back_spare(&mut self) -> nix::Result<()> {
-        for lent in self.groups.take_spare(|limits| self.pool.uses(limits)) {
+        let waiting = |limits| {
+            self.waiting.iter().filter(|waiting| waiting.plan.group == Some(limits)).count()
+        };
+        let spare = self.groups.take_spare(|limits| self.pool.uses(limits) + waiting(limits));
+        for lent in spare {
             self.answer(&Response::Returned { group: lent.number }, &[])?;
         }
         Ok(())
