@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Test::with("every_listed_call_is_used_or_reserved", &[Fact::Strace], every_call),
         Test::with(
             "every_call_of_the_set_up_of_a_prepared_jail_is_made",
-            &[Fact::Jail, Fact::Pool, Fact::Strace],
+            &[Fact::Jail, Fact::Landlock, Fact::Pool, Fact::Strace],
             set_up::every_call,
         ),
         Test::with("a_stop_needs_no_further_call", &[Fact::Strace], stopped),
