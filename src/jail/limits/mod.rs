@@ -131,7 +131,7 @@ impl Limiter {
         self.behind.as_ref().is_ok_and(|delegated| delegated.controllers().cpu)
     }
 
-    /// Whether jails may not swap. Debian 11's kernel counts no swap without `swapaccount=1`.
+    /// Whether jails may not swap: not every kernel counts swap (`swapaccount=0`, CONFIG_SWAP).
     pub fn has_swap_limit(&self) -> bool {
         self.behind.as_ref().is_ok_and(|delegated| delegated.controllers().swap)
     }
